@@ -80,6 +80,7 @@ STATUSES: tuple[Status, ...] = (
 )
 FAILURES: frozenset[Status] = frozenset({"imprecise", "fragile", "wrong", "timeout"})  # that are the subject's
 NOT_JUDGED: frozenset[Status] = frozenset({"skipped", "unsupported", "not asked"})
+AXES = ("ratio_level", "bound", "aggregation")  # choices of presets that may be declared beside a name: `Op.axes`
 DEFINITIONS = "2.0"  # the version of docs/definitions.md, which every results file records
 
 
@@ -341,10 +342,15 @@ class Gate:
     needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node, beside those of the subject
     together: str = ""  # what the choices of all its cases are graded as, where each alone is not worth a name
 
+    @property
+    def main(self) -> Op:
+        """The op that it is named after, else its first."""
+        name = self.name.partition("[")[0]
+        return next((op for op in self.ops if op.name == name), self.ops[0])
+
     def graded(self, case: Case) -> str:
         """Return what a verdict of this case is about: an op, with the choices that name it (`policy_loss[grpo]`)."""
-        name = self.name.partition("[")[0]
-        op = next((op for op in self.ops if op.name == name), self.ops[0])
+        op = self.main
         if self.together:
             return f"{op.name}[{self.together}]"
         chosen = [str(case.conventions[key]) for key in op.key if case.conventions.get(key) is not None]

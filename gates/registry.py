@@ -77,7 +77,9 @@ class Registry:
         """Register the decorated check as a gate; `requires` yields the preconditions of its inputs."""
 
         def register(check: Check) -> Check:
-            self.add_gate(Gate(id_, question, why, ops, cases, bounds, check, requires, level, name, probes, needs, together))
+            self.add_gate(
+                Gate(id_, question, why, ops, cases, bounds, check, requires, level, name, probes, needs, together)
+            )
             return check
 
         return register

@@ -13,6 +13,7 @@ from gates.diagnosis.program import Program
 from gates.diagnosis.programs import programs
 from gates.model import Subject, Verdict
 from gates.results.records import DiagnosisRecord
+from gates.run.choices import chosen
 from gates.run.plan import Options, PlannedCase
 from gates.worker.process import Worker, WorkerError
 
@@ -99,6 +100,7 @@ def _diagnosed(
 
 
 def _of_case(program: Program, worker: Worker, verdict: Verdict, case: PlannedCase) -> _Found | None:
+    case = chosen(case, worker.hello)
     given = asking.example(case.gate, case.case, verdict.seed, program.op)
     found = asking.ask(program, worker, given) if given is not None else []
     return None if len(found) < asking.LEAST else _Found(diagnose(program, found), verdict, len(found))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from gates.diagnosis import samples as asking
 from gates.diagnosis.diagnose import Diagnosis, identify
 from gates.diagnosis.program import Inputs, Program, Sample
-from gates.model import Case, Gate, Subject
+from gates.model import Case, Gate, Subject, UnsupportedError
+from gates.run.choices import chosen
 from gates.run.judge import lacking
 from gates.run.plan import PlannedCase, case_seed
 from gates.worker.process import Worker
@@ -60,11 +61,19 @@ def _examples(program: Program, gates: Iterable[Gate], subject: Subject, worker:
     """Yield calls of cases that the subject declares to support, those with a KL first: they show more."""
     found: list[Inputs] = []
     for gate, case in _cases(program, gates):
-        if len(found) < TRIES and not lacking(PlannedCase(gate, subject, case), worker.hello):
-            given = asking.example(gate, case, case_seed(gate, case, 0), program.op)
+        planned = _chosen(PlannedCase(gate, subject, case), worker)
+        if len(found) < TRIES and planned is not None and not lacking(planned, worker.hello):
+            given = asking.example(gate, planned.case, case_seed(gate, case, 0), program.op)
             found += [] if given is None else [given]
     for given in sorted(found, key=lambda inputs: not inputs.get("beta")):
         yield from program.examples(given)
+
+
+def _chosen(planned: PlannedCase, worker: Worker) -> PlannedCase | None:
+    try:
+        return chosen(planned, worker.hello)
+    except UnsupportedError:
+        return None
 
 
 def _cases(program: Program, gates: Iterable[Gate]) -> Iterator[tuple[Gate, Case]]:

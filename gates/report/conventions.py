@@ -42,6 +42,15 @@ CONVENTIONS = {
         'advantages=("row",): one for a row; ("inside",): it takes rewards, and no case is asked',
     ),
     "clipped": Convention("whether RLOO's ratio is clipped"),
+    "lower_bound": Convention("whether the constant ratio of CISPO has a lower bound; asked only of a subject that declares it"),
+    "clip_width": Convention("whether both sides of a clip have one width", 'clip_width=("one",): one ε, not two'),
+    "ratio_level": Convention(
+        "whose ratio the loss takes instead of the algorithm's own", 'ratio_level=("seq_mean",): the row\'s mean ratio'
+    ),
+    "bound": Convention("what bounds the ratio instead of the algorithm's own", 'bound=("none",): nothing does'),
+    "aggregation": Convention(
+        "what a token weighs instead of as in the algorithm", 'aggregation=("token-mean",): Σ m·l / Σ m, as verl\'s default'
+    ),
     "parts": Convention("the micro-batches of a step", 'parts=("equal",): all have as many rows; ("any",): as many as you like'),
     "weights": Convention("whether off-policy weights are taken", "weights=(False,): it has none"),
     "nan_rewards": Convention("what a NaN reward means; asked only of a subject that declares it", 'nan_rewards=("unscored",)'),

@@ -32,7 +32,7 @@ def drawn(
     If none of `DRAWS` draws does, those are the inputs of the last one, and the evidence names what they miss. Subjects
     that follow are given the same from the cache.
     """
-    key = f"{gate.id}/{case.name}/{seed}".encode()
+    key = f"{gate.id}/{case.name}/{seed}/{sorted(case.declared.items())}".encode()
     known: tuple[Mapping[str, Any], tuple[Evidence, ...]] | None = cached.find(key)
     if known is not None:
         return known

@@ -27,6 +27,7 @@ from gates.model import (
 )
 from gates.nearest import nearest
 from gates.registry import REGISTRY
+from gates.run.choices import chosen
 from gates.run.inputs import drawn, with_model
 from gates.run.limits import Place
 from gates.run.oracle_cache import Answers, OracleCache
@@ -64,7 +65,11 @@ def judge(
     Without `answers` every call runs, those of `Trial.got_once` too.
     """
     gate, subject = planned.gate, planned.subject.name
-    seed = seed_of(planned, options)
+    seed, unsupported = seed_of(planned, options), ""
+    try:
+        planned = chosen(planned, hello)
+    except UnsupportedError as error:
+        unsupported = str(error)
     level = planned.case.level or gate.level
     base = Verdict(
         gate.id,
@@ -77,7 +82,7 @@ def judge(
         op=gate.graded(planned.case),
         level=level,
     )
-    if missing := lacking(planned, hello):
+    if missing := unsupported or lacking(planned, hello):
         return replace(base, status="unsupported", cause="lacking", reason=missing)
     start = time.monotonic()
     evidence: list[Evidence] = []

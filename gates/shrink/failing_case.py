@@ -10,6 +10,7 @@ from typing import Any
 
 from gates.model import Gate, Subject, Verdict
 from gates.run import inputs as drawing
+from gates.run.choices import chosen
 from gates.run.inputs import with_model
 from gates.run.plan import Options, PlannedCase, seed_of
 from gates.shrink import rollout_cut
@@ -87,10 +88,11 @@ def shrink_case(
     progress = progress or Progress()
     deadline = time.monotonic() + budget_s
     seed = seed_of(planned, options)
-    inputs = dict(with_model(drawing.inputs(planned.gate, planned.case, seed), options.model))
     asker = Asker(planned.subject, options.threads, options.mutant, quick=not options.full, deadline=deadline)
     trusted: Asker | None = None
     try:
+        planned = chosen(planned, asker.alive().hello)
+        inputs = dict(with_model(drawing.inputs(planned.gate, planned.case, seed), options.model))
         start = time.monotonic()
         first = asker.ask(planned.gate, planned.case, inputs)
         once = time.monotonic() - start
@@ -148,6 +150,12 @@ def shrink_case(
 
 def as_drawn(planned: PlannedCase, verdict: Verdict, options: Options, tool: str) -> Counterexample:
     """Return the inputs of a failing case as drawn, without shrinking them."""
+    if planned.gate.main.axes:
+        asker = Asker(planned.subject, options.threads, options.mutant)
+        try:
+            planned = chosen(planned, asker.alive().hello)
+        finally:
+            asker.close()
     inputs = dict(with_model(drawing.inputs(planned.gate, planned.case, verdict.seed), options.model))
     return Counterexample(
         gate=planned.gate.id,

@@ -26,6 +26,7 @@ from gates.model import (
     UnsupportedError,
     Wire,
 )
+from gates.run.choices import chosen
 from gates.run.judge import lacking
 from gates.run.oracle_cache import OracleCache
 from gates.run.plan import PlannedCase
@@ -83,7 +84,11 @@ class Asker:
             WorkerError: the subject does not start.
         """
         worker = self.alive()
-        if missing := lacking(PlannedCase(gate, self.subject, case), worker.hello):
+        try:
+            planned = chosen(PlannedCase(gate, self.subject, case), worker.hello)
+        except UnsupportedError as error:
+            return Answer("unsupported", "lacking", str(error))
+        if missing := lacking(planned, worker.hello):
             return Answer("unsupported", "lacking", missing)
         calls: list[Call] = []
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import FaultError, scarce, sentence
-from gates.model import ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
+from gates.model import AXES, ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
 from gates.worker import frames, worker
 from gates.worker.watch import MARK, TICK_S, Watch
 
@@ -149,7 +149,9 @@ class Worker:
         self, op: str, inputs: Mapping[str, Wire | Recipe], *, limit_s: float, layout: Mapping[str, str] | None = None
     ) -> Outcome:
         """Run one op. A crash or a timeout ends this worker and is the outcome."""
-        plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in inputs.items()}
+        fixed = self._fixed(op)
+        given = {name: value for name, value in inputs.items() if name not in fixed}
+        plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in given.items()}
         start = time.monotonic()
         self.calls += 1
         request = {"id": self.calls, "op": op, "inputs": plain, "layout": dict(layout or {})}
@@ -160,6 +162,12 @@ class Worker:
             ended: OutcomeKind = "timeout" if error.kind == "timeout" else "crashed"
             return Outcome(ended, error=str(error), seconds=time.monotonic() - start)
         return outcome
+
+    def _fixed(self, op: str) -> set[str]:
+        """Return the axes on which the subject declares one choice: there is nothing to pass to it."""
+        provided = self.hello.provides.get(op)
+        declared = provided.conventions if provided else {}
+        return {axis for axis in AXES if len(declared.get(axis, ())) == 1}
 
     def _outcome(self, answer: Mapping[str, Any], start: float) -> Outcome:
         """Return the outcome in an answer. An answer to another call, such as a forked child's, ends the worker."""

@@ -107,7 +107,7 @@ def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
         "algorithm": algorithm,
         **dict.fromkeys(CLIP),
         "beta": 0.0625 if one.kl_in_loss else 0.0,
-        **{name: CONSTANTS[name] for name in one.constants},
+        **{name: CONSTANTS.get(name, value) for name, value in one.constants.items()},
         **({"kl_ratio": KL_RATIOS[algorithm]} if algorithm in KL_RATIOS else {}),
     }
 

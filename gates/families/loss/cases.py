@@ -228,8 +228,7 @@ def case(
 
 
 def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conventions of a bound's widths: whether a clip or a lower bound that may be missing is there, and whether both
-    widths of a clip are one."""
+    """Return the conventions of a bound's widths: is an optional clip or lower bound there, are both widths of a clip one?"""
     low, high = choice["epsilon_low"], choice["epsilon_high"]
     if row.bound == "none":
         return {} if row.ratio_level == "none" else {"clipped": low is not None}

@@ -338,4 +338,4 @@ def _forms(row: Algorithm, given: frozenset[str]) -> Iterator[tuple[str, Choices
             )
             yield f"{row.text}, {MEANS[mean][0]}{known}", {**changes, "k": k, "lambda": rate}
         else:
-            yield f"{row.text}{WITH.get(mean, '')}{known}", changes
+            yield f"{row.text}{'' if 'aggregation' in row.overrides else WITH.get(mean, '')}{known}", changes

@@ -87,8 +87,9 @@ def _slope(step: Step) -> Number | None:
     if step.chosen["bound"] != "gate":
         return None
     r, a = step.ratio(step.chosen["level"], step.log_ratio()), step.advantages()
+    moves = step.tokens if step.chosen["level"] == "seq_sum" else 1.0  # a product moves whole with each of its factors
     opened = step.gate(step.temperature(a) * (r - 1.0))
-    return weighted(step, -(4.0 * opened * (1.0 - opened) * r * a))
+    return weighted(step, -(4.0 * opened * (1.0 - opened) * r * a * moves))
 
 
 def _kl_slope(step: Step) -> Number | None:

@@ -28,9 +28,9 @@ from gates.subjects.rlkernels import CONVENTIONS, OPS, VERSIONS
 UNDECLARED = """
 from gates.subjects.numpy_baseline.subject import OPS, loss
 
-del loss.SURROGATES["luspo"]
+del loss.PRESETS["luspo"]
 """
-DECLARED = UNDECLARED + 'CONVENTIONS = {"policy_loss": {"algorithm": tuple(loss.SURROGATES)}}\n'
+DECLARED = UNDECLARED + 'CONVENTIONS = {"policy_loss": {"algorithm": tuple(loss.PRESETS)}}\n'
 
 
 def statuses(folder: Path, code: str, gate: str) -> dict[bool, Counter[str]]:

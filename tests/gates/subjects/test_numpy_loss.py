@@ -14,7 +14,7 @@ from reference.algorithms import ALGORITHMS as LOSSES
 
 Array = np.ndarray[Any, Any]
 NAN, INF = math.nan, math.inf
-ALGORITHMS = tuple(subject.SURROGATES)
+ALGORITHMS = tuple(subject.PRESETS)
 
 
 def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
@@ -29,6 +29,7 @@ def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
         own |= {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.5}
     if "cispo_bound" in one.constants:
         own["cispo_bound"] = "relative"
+    own |= {name: value for name, value in one.constants.items() if name.startswith("vespo")}
     return {
         "policy": policy,
         "old": policy + 0.4 * (old - policy),

@@ -32,9 +32,27 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "sapo": {"algorithm": "sapo", "sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.3},
     "gmpo": {"algorithm": "gmpo"},
     "luspo": {"algorithm": "luspo"},
+    "reinforce": {"algorithm": "reinforce"},
+    "reinforce++": {"algorithm": "reinforce++", "dapo_denominator": "global"},
+    "ppo": {"algorithm": "ppo", "dapo_denominator": "global"},
+    "vespo": {
+        "algorithm": "vespo", "dapo_denominator": "global", "vespo_k_positive": 2.0, "vespo_lambda_positive": 3.0,
+        "vespo_k_negative": 3.0, "vespo_lambda_negative": 2.0,
+    },
+    "cispo-lower": {"algorithm": "cispo", "cispo_bound": "relative", "dapo_denominator": "global"},
 }  # fmt: skip
-FREE = ("rloo", "cispo-relative", "cispo-absolute", "sapo", "gmpo")  # without the two-sided bound delta
-BY_ROW = ("gspo", "rloo", "gmpo", "luspo")
+FREE = (
+    "rloo",
+    "cispo-relative",
+    "cispo-absolute",
+    "cispo-lower",
+    "sapo",
+    "gmpo",
+    "reinforce",
+    "vespo",
+)  # without the two-sided bound delta
+BY_ROW = ("gspo", "rloo", "gmpo", "luspo", "vespo")
+IN_REWARD = ("rloo", "reinforce++")  # whose KL is not in the loss
 KLS: dict[str, dict[str, Any]] = {
     "no KL": {"beta": 0.0, "kl_ratio": None, "reference": None},
     "KL": {"beta": BETA, "kl_ratio": "none", "kl_estimator": "k3"},
@@ -63,9 +81,9 @@ def options(variant: str, kl: str, delta: float | None) -> dict[str, Any]:
     clip = {"epsilon_low": LOW, "epsilon_high": HIGH, "delta": delta}
     if variant in FREE:
         clip["delta"] = None
-    if variant in ("rloo", "sapo"):
+    if variant in ("rloo", "sapo", "reinforce", "vespo"):
         clip = dict.fromkeys(clip)
-    if variant.startswith("cispo"):
+    if variant.startswith("cispo") and variant != "cispo-lower":
         clip["epsilon_low"] = None
     return batch() | clip | VARIANTS[variant] | KLS[kl]
 
@@ -73,7 +91,7 @@ def options(variant: str, kl: str, delta: float | None) -> dict[str, Any]:
 def combinations() -> list[Any]:
     """Every algorithm with every clip and every KL that it has."""
     every = [(v, k, d) for v in VARIANTS for k in KLS for d in (None, DELTA)]
-    found = [(v, k, d) for v, k, d in every if (v != "rloo" or k == "no KL") and (v not in FREE or d is None)]
+    found = [(v, k, d) for v, k, d in every if (v not in IN_REWARD or k == "no KL") and (v not in FREE or d is None)]
     return [pytest.param(*each, id=f"{each[0]}, {each[1]}, delta {each[2]}") for each in found]
 
 
@@ -116,7 +134,17 @@ def surrogate(
     if algorithm == "rloo":
         return -exp(sum(row, start=0j)) * advantage
     if algorithm == "cispo":
-        return -min(own.real, 1 + high if given["cispo_bound"] == "relative" else high) * advantage * lp
+        floor = 0.0 if low is None else 1 - low
+        return -min(max(own.real, floor), 1 + high if given["cispo_bound"] == "relative" else high) * advantage * lp
+    if algorithm == "reinforce":
+        return -advantage * lp
+    if algorithm == "vespo":
+        k, rate = (given[f"vespo_{name}_{'positive' if advantage >= 0 else 'negative'}"] for name in ("k", "lambda"))
+        w = exp(sum(row, start=0j)).real
+        return -exp(rate).real * w**k * exp(-rate * w).real * advantage * lp
+    if algorithm == "ppo":
+        term = max(-own * advantage, -min(max(own, 1 - low, key=real), 1 + high, key=real) * advantage, key=real)
+        return term if delta is None or advantage >= 0 else min(term, -delta * advantage, key=real)
     if algorithm == "sapo":
         tau = given["sapo_temperature_positive" if advantage > 0 else "sapo_temperature_negative"]
         return -4 / tau / (1 + exp(-tau * (own - 1))) * advantage
@@ -139,7 +167,7 @@ def aggregate(rows: list[list[Any]], given: dict[str, Any]) -> Any:  # noqa: PLR
     def token_mean(part: list[list[complex]]) -> complex:
         return sum(map(sum, part), start=0j) / max(sum(map(len, part)), 1)
 
-    if given["algorithm"] in ("dapo", "cispo"):
+    if given["algorithm"] in ("dapo", "cispo", "reinforce++", "ppo", "vespo"):
         if given["dapo_denominator"] == "trl":
             return sum(map(sum, rows), start=0j) / given["tokens_in_step"]
         if given["dapo_denominator"] == "group":

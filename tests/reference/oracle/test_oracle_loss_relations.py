@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from literal import BY_ROW, HIGH, LOW, MASK, VARIANTS, options
+from literal import BY_ROW, HIGH, IN_REWARD, LOW, MASK, VARIANTS, options
 
 from reference.oracle.losses import PolicyLoss, policy_loss
 
@@ -18,7 +18,7 @@ def same(a: PolicyLoss, b: PolicyLoss, rtol: float = 1e-14) -> None:
 
 def run(variant: str, kl: str = "KL", **change: Any) -> PolicyLoss:
     """The oracle on the shared batch."""
-    return policy_loss(**options(variant, "no KL" if variant == "rloo" else kl, None) | change)
+    return policy_loss(**options(variant, "no KL" if variant in IN_REWARD else kl, None) | change)
 
 
 class TestRelations:
@@ -87,7 +87,7 @@ class TestRelations:
         stranger = np.full(MASK.shape, 9.0)
         same(policy_loss(**given | {"reference": stranger, "kl_ratio": "?"}), policy_loss(**given), rtol=0)
 
-    @pytest.mark.parametrize("variant", [v for v in VARIANTS if v != "rloo"])
+    @pytest.mark.parametrize("variant", [v for v in VARIANTS if v not in IN_REWARD])
     def test_the_kl_is_added_with_the_weight_of_the_surrogate(self, variant: str) -> None:
         """With no advantages the loss is beta times the aggregated KL: the surrogate's own denominators."""
         none = np.zeros(6)
@@ -97,7 +97,7 @@ class TestRelations:
         rows = k1.sum(axis=1) / np.maximum(MASK.sum(axis=1), 1)
         want = {
             "dapo-global": k1.sum() / MASK.sum(),
-            "cispo-relative": k1.sum() / MASK.sum(),
+            **dict.fromkeys(("cispo-relative", "cispo-lower", "ppo", "vespo"), k1.sum() / MASK.sum()),
             "dapo-trl": k1.sum() / 16.5,
             "dr_grpo": k1.sum() / (6 * 7),
             "luspo": k1.sum() / 6,
@@ -193,7 +193,7 @@ class TestLayouts:
         """Lengths equal the mask that they mean, and (N,) is the (B, T) without its padding."""
         lengths = np.array([4, 2, 3, 0, 1, 4])
         mask = np.arange(4) < lengths[:, None]
-        given = options(variant, "no KL" if variant == "rloo" else "KL by sequence ratio", None) | {"mask": None}
+        given = options(variant, "no KL" if variant in IN_REWARD else "KL by sequence ratio", None) | {"mask": None}
         for name in ("policy", "old", "reference"):
             if given[name] is not None:
                 given[name] = np.where(mask, np.nan_to_num(given[name], nan=-1.0), math.nan)

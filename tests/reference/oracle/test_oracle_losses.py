@@ -9,6 +9,7 @@ from literal import (
     BY_ROW,
     DELTA,
     HIGH,
+    IN_REWARD,
     LOW,
     MASK,
     NAN,
@@ -61,7 +62,7 @@ class TestEveryCombination:
     @pytest.mark.parametrize("per_token", [False, True])
     def test_off_policy_weights(self, variant: str, per_token: bool) -> None:
         """A weight multiplies the clipped term, and neither the KL nor a denominator."""
-        kl = "no KL" if variant == "rloo" else "KL by token ratio"
+        kl = "no KL" if variant in IN_REWARD else "KL by token ratio"
         given = options(variant, kl, DELTA)
         if per_token and variant in BY_ROW:
             with pytest.raises(ValueError, match=r"`weights` has shape \(6, 4\)"):
@@ -212,7 +213,7 @@ class TestMask:
     @pytest.mark.parametrize("variant", VARIANTS)
     def test_poison_changes_no_bit(self, variant: str) -> None:
         """NaN, infinity and zeros in masked slots give the same loss and gradient."""
-        given = options(variant, "no KL" if variant == "rloo" else "KL by sequence ratio", None)
+        given = options(variant, "no KL" if variant in IN_REWARD else "KL by sequence ratio", None)
         want = run(given)
         for poison in (0.0, math.inf, -1e308):
             changed = {name: np.where(MASK, given[name], poison) for name in ("policy", "old")}

@@ -1,0 +1,48 @@
+"""The case that a subject is asked, where it declares other choices than those of a preset.
+
+A subject that declares `algorithm=("gspo",)` and `aggregation=("token-mean",)` computes a composition that no preset names. Its
+cases are those of GSPO, with that aggregation, and its verdicts are of "gspo, token mean".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gates.model import Case, Gate, Op, Provided, UnsupportedError, Wire
+from gates.run.plan import PlannedCase
+from gates.worker.process import Hello
+
+
+def chosen(planned: PlannedCase, hello: Hello) -> PlannedCase:
+    """Return the planned case with the choices that the subject declares instead of the preset's.
+
+    Raises:
+        UnsupportedError: the choices do not go together, or the case is about the preset alone.
+    """
+    op = planned.gate.main
+    other = overrides(op, planned.case, hello.provides.get(op.name))
+    return replace(planned, case=_composed(planned.gate, planned.case, op, other)) if other else planned
+
+
+def overrides(op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
+    """Return for each axis the declared choice, where neither the preset's own nor that of the case is declared."""
+    preset, other = op.preset(case.conventions), {}
+    for axis in op.axes:
+        choices = provided.conventions.get(axis, ()) if provided else ()
+        asked = case.conventions.get(axis, preset.get(axis))
+        if choices and axis in preset and None not in choices and asked not in choices:
+            other[axis] = choices[0]
+    return other
+
+
+def _composed(gate: Gate, case: Case, op: Op, other: dict[str, Wire]) -> Case:
+    words = ", ".join(f"{axis}={word!r}" for axis, word in other.items())
+    if case.compose is None:
+        raise UnsupportedError(f"{gate.id} is asked of presets only; the subject declares {words}")
+    for axis, word in other.items():
+        if word not in op.axes[axis]:
+            raise UnsupportedError(f"{axis} {word!r} is declared, must be one of {', '.join(op.axes[axis])}")
+    try:
+        return case.compose(other)
+    except ValueError as error:
+        raise UnsupportedError(f"the declared {words} cannot be asked: {error}") from None
