@@ -77,7 +77,7 @@ class TestEveryCombination:
     @pytest.mark.parametrize("variant", [v for v in VARIANTS if v not in BY_ROW])
     def test_advantages_per_token(self, variant: str) -> None:
         """A token ratio takes an advantage per token, NaN where masked."""
-        given = options(variant, "KL", DELTA)
+        given = options(variant, "no KL" if variant in IN_REWARD else "KL", DELTA)
         given["advantages"] = np.where(MASK, np.random.default_rng(5).normal(0, 1, MASK.shape), NAN)
         got, want = run(given), complex_step(given)
         assert got.loss == pytest.approx(literal(given["policy"], given).real, rel=1e-13)
