@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-BY_ROW = frozenset(("gspo", "rloo", "gmpo", "luspo"))  # one advantage and one weight for a whole row
+BY_ROW = frozenset(("gspo", "rloo", "gmpo", "luspo"))  # losses with one advantage and one weight a row
 
 
 class Step(NamedTuple):
-    """The tokens of a step, (B, T) each, 0 where no token stands; `tokens` is (B, 1)."""
+    """The tokens of a step, (B, T) each, 0 in masked slots; `tokens` is (B, 1)."""
 
     lp: Array
     old: Array
@@ -99,7 +99,7 @@ def loss_of_completions(
     algorithm: str,
     **inputs: Any,
 ) -> tuple[float, Array]:
-    """Return the loss of sampled completions and its gradient; a truncated one is a row without tokens, if masked."""
+    """Return the loss of sampled completions and its gradient; a truncated row, if masked, has no tokens."""
     counts = np.where(ended, lengths, 0) if mask_truncated else lengths
     rows = len(counts)
     sizes = [min(micro_batch_rows, rows - start) for start in range(0, rows, micro_batch_rows)]
@@ -130,7 +130,7 @@ def without_rows(where: terms.Slots, row_mask: Array) -> terms.Slots:
 
 
 def old_or_policy(policy: Array, old: Array | None) -> Array:
-    """Return the behaviour policy's log-probs; on-policy they are the policy's own, held constant."""
+    """Return the behaviour policy's log-probs; on-policy they are the policy's own as constants."""
     return policy if old is None else old
 
 
@@ -149,7 +149,7 @@ def _row_or_token(name: str, value: Array, where: terms.Slots, *, by_row: bool) 
     return terms.select(where.wide(name, array), where.valid)
 
 
-# The surrogates: each takes a step and returns l per token and ∂Σl/∂log-prob, both before the row's weight.
+# The surrogates: each takes a step and returns l per token and ∂Σl/∂log-prob, both without the row's weight.
 
 
 def _refuse(settings: dict[str, Any], *names: str) -> None:
@@ -180,7 +180,7 @@ def _token(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
 
 
 def _sequence(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
-    """The row's mean ratio stands n times and moves by r / n with each log-prob: the slope is that of one ratio."""
+    """The row's mean ratio occurs n times and changes by r / n with each log-prob: the slope is that of one ratio."""
     ratio = ratios.sequence_ratio(step.lp, step.old, step.tokens) * np.ones(step.valid.shape)
     return clipped(ratio, step.advantage, *_bounds(settings))
 
@@ -189,14 +189,14 @@ def _product(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
     ratio = ratios.sequence_ratio(step.lp, step.old, 1) * np.ones(step.valid.shape)
     if settings.get("epsilon_low") is not None:
         value, slope = clipped(ratio, step.advantage, *_bounds(settings))
-        return value, slope * step.tokens  # a product moves whole with each factor
+        return value, slope * step.tokens  # each factor moves the whole product
     _refuse(settings, "epsilon_high", "delta")
     value = -_scaled(ratio, step.advantage)
     return value, value * step.tokens
 
 
 def clipped(ratio: Array, advantage: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
-    """Return l = -min(min(r, δ)·A, clip(r)·A) and its slope, dead strictly outside the bound that A's sign names."""
+    """Return l = -min(min(r, δ)·A, clip(r)·A) and its slope, 0 strictly outside the bound for A's sign."""
     positive = advantage > 0.0
     held = np.where(positive, np.minimum(ratio, high), np.minimum(np.maximum(ratio, low), cap))
     free = np.where(positive, ratio <= high, (ratio >= low) & (ratio <= cap))
@@ -204,7 +204,7 @@ def clipped(ratio: Array, advantage: Array, low: float, high: float, cap: float)
 
 
 def _scaled(ratio: Array, advantage: Array) -> Array:
-    """Without an advantage there is no loss, not even where the ratio is infinite."""
+    """Return r·A, which is 0 for A = 0 even if the ratio is infinite."""
     return terms.select(np.where(advantage != 0.0, ratio, 0.0) * advantage, advantage != 0.0)
 
 
@@ -216,7 +216,7 @@ def _cispo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
 
 
 def truncated(step: Step, cap: float) -> tuple[Array, Array]:
-    """Return l = -stop(min(r, c))·A·lp: the ratio is a constant, so every token keeps a gradient."""
+    """Return l = -stop(min(r, c))·A·lp: the ratio is a constant, so every token has a gradient."""
     slope = -_scaled(np.minimum(ratios.token_ratio(step.lp, step.old), cap), step.advantage)
     return slope * step.lp, slope
 
@@ -232,7 +232,7 @@ def _sapo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
 
 
 def gate(ratio: Array, excess: Array, temperature: Array) -> tuple[Array, Array]:
-    """Return (4/τ)·σ(τ(r - 1)) and its slope 4·σ·(1 - σ)·r, 0 where the gate is wide open."""
+    """Return (4/τ)·σ(τ(r - 1)) and its slope 4·σ·(1 - σ)·r, 0 where the gate saturates."""
     small = np.exp(-np.abs(temperature * excess))  # exp of the positive side is infinite before this is 0
     opened = np.where(excess < 0, small, 1.0) / (1.0 + small)
     shut = np.where(excess < 0, 1.0, small) / (1.0 + small)
@@ -249,7 +249,7 @@ def _gmpo(step: Step, settings: dict[str, Any]) -> tuple[Array, Array]:
 
 
 def held(moved: Array, advantage: Array, low: float, high: float) -> tuple[Array, Array]:
-    """Return q = min(D, ε_high) where A > 0, else max(D, -ε_low), in log space, and where D itself is left."""
+    """Return q = min(D, ε_high) where A > 0, else max(D, -ε_low), in log space, and where q is D."""
     q = np.where(advantage > 0.0, np.minimum(moved, high), np.maximum(moved, -low))
     return q, q == moved
 
@@ -257,9 +257,9 @@ def held(moved: Array, advantage: Array, low: float, high: float) -> tuple[Array
 def kl_term(
     step: Step, reference: Array, estimator: str | None, kl_ratio: str | None, limit: float | None = None
 ) -> tuple[Array, Array]:
-    """Return the estimate per token times the ratio that `kl_ratio` names, and its slope, which flows through both.
+    """Return the estimate per token times the ratio of `kl_ratio`, and its slope through both factors.
 
-    An estimate beyond ±limit is held there and has no slope of its own.
+    An estimate beyond ±limit is clipped and has no slope.
     """
     arguments.one_of("kl_estimator", estimator, ("k1", "k2", "k3"))
     arguments.one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
@@ -305,7 +305,7 @@ SURROGATES: dict[str, Callable[[Step, dict[str, Any]], tuple[Array, Array]]] = {
 }
 
 
-# What one token of a row weighs in the loss, (B,). A row without tokens counts in B and adds nothing.
+# The weight of each token of a row in the loss, (B,). A row without tokens counts in B and adds nothing.
 
 
 def _inverse(tokens: Array) -> Array:
@@ -349,7 +349,7 @@ def _micro_batch_weights(mask: Array, *, micro_batches: Sequence[int] | None = N
 
 
 def dr_grpo_denominator(mask: Array, max_length: int) -> float:
-    """Return B times the configured L_max, never the batch's longest row."""
+    """Return B times the configured L_max, which is not the batch's longest row."""
     return float(len(mask) * max_length)
 
 
@@ -359,7 +359,7 @@ def _dr_grpo_weights(mask: Array, *, max_length: int | None = None, **_: object)
     return np.full(len(mask), 1.0 / dr_grpo_denominator(mask, max_length))
 
 
-# A row's own loss, repeated over its tokens and averaged over them, is itself: those of whole rows weigh as GRPO does.
+# A row loss repeated over its tokens averages to itself, so losses by row have GRPO's weights.
 ROW_WEIGHTS: dict[str, Callable[..., Array]] = {
     **dict.fromkeys(("grpo", "gspo", "gspo-token", "rloo", "sapo", "gmpo"), _row_mean),
     **dict.fromkeys(("dapo", "cispo"), _dapo_weights),
