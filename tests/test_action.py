@@ -47,9 +47,9 @@ def ran(folder: Path, code: int = 0, settings: str = SETTINGS, **inputs: str) ->
     python = program.parent / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    given = {**DEFAULTS, **inputs}
+    variables = {**DEFAULTS, **inputs}
     environment = {
-        name: given[re.sub(r"\$\{\{ inputs\.(\w+) \}\}", r"\1", value)] for name, value in CHECK["env"].items()
+        name: variables[re.sub(r"\$\{\{ inputs\.(\w+) \}\}", r"\1", value)] for name, value in CHECK["env"].items()
     }
     surroundings = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output")}
     script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", CHECK["run"]]  # GitHub's `shell: bash`

@@ -41,7 +41,7 @@ def judge(
     start = time.monotonic()
     with Elapsed(console(stderr=True), wanted=not as_json) as elapsed:
         elapsed.start(one_line(step.name))
-        file, findings = judged(step, lambda words: elapsed.now(one_line(f"{step.name}: {words}")))
+        file, findings = judged(step, lambda quantity: elapsed.now(one_line(f"{step.name}: {quantity}")))
     code = recorded.exit_code(findings, "imprecise" if strict else fail_on)
     if as_json:
         typer.echo(json.dumps(recorded.record(file.name, str(step), findings, code), indent=2, ensure_ascii=False))

@@ -60,11 +60,11 @@ def replay(
         typer.echo(f"wrote {path}; run it with: pytest {shlex.quote(str(path))}")
         return
     ops = registry.gates[recorded.gate].ops
-    words = describe(outcome, ops, recorded.inputs, recorded.cut) if outcome.state == "fails" else outcome.reason
+    description = describe(outcome, ops, recorded.inputs, recorded.cut) if outcome.state == "fails" else outcome.reason
     if as_json:
-        known = {**summary(recorded), "now": outcome.state, "now_words": words}
+        known = {**summary(recorded), "now": outcome.state, "now_words": description}
         text = json.dumps(known, indent=2, ensure_ascii=False)
     else:
-        text = f"{outcome.state}: {chosen.name} · {recorded.gate} · {recorded.case}{f': {words}' if words else ''}"
+        text = f"{outcome.state}: {chosen.name} · {recorded.gate} · {recorded.case}{f': {description}' if description else ''}"
     typer.echo(visible(text))
     raise typer.Exit({"holds": 0, "fails": 1, "unclear": 1, "unsupported": 3}[outcome.state])

@@ -53,8 +53,8 @@ def judge(step: Step) -> list[Finding]:
     if summed:
         for piece in step.pieces():
             values = _values(step, piece)
-            for one in (one for sums in summed.values() for one in sums):
-                one.add(values)
+            for running in (running for sums in summed.values() for running in sums):
+                running.add(values)
     for name, sums in summed.items():
         findings[name] = _verdict(step, name, sums)
     for name in step.file.metrics:

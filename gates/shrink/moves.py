@@ -64,7 +64,7 @@ def shorter(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
     """Yield axes that may be the same: those of one length, those of one length at one position, each alone."""
-    found = [
+    extents = [
         (value.shape[axis], axis, name)
         for name, value in inputs.items()
         if isinstance(value, np.ndarray)
@@ -72,8 +72,8 @@ def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
         if value.shape[axis] > 1
     ]
     seen: set[tuple[tuple[str, int], ...]] = set()
-    for size in sorted({size for size, _, _ in found}, reverse=True):
-        together = tuple((name, axis) for n, axis, name in found if n == size)
+    for size in sorted({size for size, _, _ in extents}, reverse=True):
+        together = tuple((name, axis) for n, axis, name in extents if n == size)
         positions = sorted({axis for _, axis in together})
         placed = (tuple((n, a) for n, a in together if a == p) for p in positions)
         for group in (together, *placed, *((one,) for one in together)):

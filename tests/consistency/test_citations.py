@@ -44,7 +44,9 @@ def sources() -> Iterator[tuple[str, str]]:
 
 def test_every_cited_section_exists() -> None:
     """A citation names a heading of the page, word for word."""
-    cited = [(name, re.sub(r"\s*\n[\s#/!]*", " ", found)) for name, text in sources() for found in CITED.findall(text)]
+    cited = [
+        (name, re.sub(r"\s*\n[\s#/!]*", " ", citation)) for name, text in sources() for citation in CITED.findall(text)
+    ]
     assert len(cited) >= 30, f"only {len(cited)} citations of {PAGE} were found; has its name changed?"
     wrong = sorted({f'{name}: "{heading}"' for name, heading in cited if heading not in headings()})
     assert not wrong, f"no such heading in {PAGE}, must be one of {sorted(headings())}: {wrong}"

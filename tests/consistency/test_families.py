@@ -75,8 +75,8 @@ class TestFolders:
         """The check is in the family of the id's first part."""
         prefix = gate.id.partition(".")[0]
         family = "ratio" if prefix in OF_RATIO else prefix
-        found = gate.check.__module__.split(".")[2]
-        assert found == family, f"{gate.id} is in gates/families/{found}, must be in gates/families/{family}"
+        own = gate.check.__module__.split(".")[2]
+        assert own == family, f"{gate.id} is in gates/families/{own}, must be in gates/families/{family}"
 
 
 class TestMutants:

@@ -47,8 +47,8 @@ def preference_loss(  # noqa: PLR0913  the op's keywords
     valid = counted(mask)
     lp = terms.select(arguments.wide("policy", policy, valid.shape), valid)
     base = against(lp, None if reference is None else arguments.wide("reference", reference, valid.shape), valid)
-    given = {"beta": beta, "s": label_smoothing, "penalty": penalty, "margin": margin, "nll": nll}
-    constants = {name: 0.0 if x is None else float(like.dtype.type(x)) for name, x in given.items()}
+    settings = {"beta": beta, "s": label_smoothing, "penalty": penalty, "margin": margin, "nll": nll}
+    constants = {name: 0.0 if x is None else float(like.dtype.type(x)) for name, x in settings.items()}
     high, low = terms.difference(lp, base)
     tokens = valid.sum(axis=1)
     chosen, rejected = sides(len(lp))
