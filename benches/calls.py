@@ -1,4 +1,4 @@
-"""Calls of rlkernels that are timed, by name: an op and its keywords, made from seeded workloads. Names are append-only.
+"""Timed calls of rlkernels by name: an op and its keywords, made from seeded workloads. Names are append-only.
 
 Only NumPy is imported here: the processes of `gates bench compare` load this file by path.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 try:
     from benches import workloads
-except ImportError:  # a process of `gates bench compare`, which finds the files of this folder beside it
+except ImportError:  # a process of `gates bench compare`, which imports this folder's files by name
     import workloads
 
 TRL = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
@@ -31,10 +31,10 @@ STEP, LOGITS = "32x2048", "16x151936-flat"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An op of rlkernels, its keywords, and how many numbers it goes through.
+    """An op of rlkernels, its keywords, and the number of elements it processes.
 
-    `shape`, `dtype` and `conventions` say how `limits` verifies it; without a shape it is compared with the oracle's answer
-    alone.
+    `shape`, `dtype` and `conventions` select the limits of `limits`; without a shape the result is compared with the oracle
+    loosely.
     """
 
     op: str

@@ -12,19 +12,19 @@ from benches.calls import CALLS
 from gates import registry
 from reference.kernels import KERNELS
 
-NEAR = 1e-5  # of the largest value: for the ops without a limit in limits.py, which the gates judge to the last bits
+NEAR = 1e-5  # of the largest value, for ops without a limit in limits.py, which the gates judge strictly
 
 
 class DebugBuildError(RuntimeError):
-    """Times of a debug build mean nothing."""
+    """A debug build must not be timed."""
 
 
 @functools.cache
 def prepared(name):
-    """Return a call that takes nothing, once per process and verified; and how many numbers it goes through.
+    """Return a verified call without arguments, cached per process, and its number of elements.
 
     Raises:
-        DebugBuildError: rlkernels is no release build.
+        DebugBuildError: rlkernels is not a release build.
         AssertionError: its result is wrong.
     """
     profile = rlkernels.build_info()["profile"]
@@ -38,7 +38,7 @@ def prepared(name):
 
 
 def outputs(call, got):
-    """Return what rlkernels returned by the op's names."""
+    """Return the results of rlkernels by the op's output names."""
     if call.op == "policy_loss":
         return {"loss": got.loss, "gradient": got.gradient}
     values = got if isinstance(got, tuple) else (got,)
@@ -46,18 +46,18 @@ def outputs(call, got):
 
 
 def near(call, got):
-    """Compare a result with the oracle's, loosely."""
+    """Compare a result loosely with the oracle's."""
     op = next(x for gate in registry.load().gates.values() for x in gate.ops if x.name == call.op)
     want = op.oracle(**call.keywords)
-    want = want.values if call.op == "ratio_statistics" else want  # beside them the oracle returns their scales
+    want = want.values if call.op == "ratio_statistics" else want  # the oracle also returns their scales
     because = f"{NEAR:g} of the largest value; gates judge it to the last bits"
     return [
-        timing.within(call.op, one, other, NEAR * max(1.0, float(np.max(np.abs(other)))), because)
-        for one, other in zip(_arrays(got), _arrays(want), strict=True)
+        timing.within(call.op, got_part, want_part, NEAR * max(1.0, float(np.max(np.abs(want_part)))), because)
+        for got_part, want_part in zip(_arrays(got), _arrays(want), strict=True)
     ]
 
 
-def _arrays(found):
-    """Return a result as float64 arrays: several by name, or one."""
-    values = [found[name] for name in sorted(found)] if isinstance(found, dict) else [found]
+def _arrays(result):
+    """Return a result as a list of float64 arrays, in the order of their names."""
+    values = [result[name] for name in sorted(result)] if isinstance(result, dict) else [result]
     return [np.asarray(value, np.float64) for value in values]

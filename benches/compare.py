@@ -1,8 +1,7 @@
-"""`gates bench compare`: time two revisions of rlkernels by pairs of processes, and block only what is surely slower.
+"""`gates bench compare`: time two revisions of rlkernels by pairs of processes, and fail only if one is certainly slower.
 
-A process loads one build, takes samples of each call without a pause, and reports their 10% quantile. Processes run in
-the order ABBA, so that a drift of the machine hits both. The first and the second process of one build in a block are the
-control. benches/timing.py decides: `slower` needs an interval without 1 and an effect above the floor.
+A process loads one build, samples each call without a pause, and reports the 10% quantile. Processes run in the order
+ABBA, so that a drift of the machine affects both. The two processes of one build in a block are the control. benches/timing.py decides: `slower` needs an interval without 1 and an effect above the floor.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ DEFAULT = (
     "pack_sequences best-fit-decreasing 1000",
 )
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS", "RLKERNELS_THREADS")
-COUNTED_S = 0.004  # seconds of calls that are counted under valgrind, where they take a hundred times as long
+COUNTED_S = 0.004  # seconds of calls counted under valgrind, which is a hundred times slower
 CALL_LIMIT_S = 300.0
 
 
 class CompareError(Exception):
-    """Two revisions cannot be compared; the message says what to do."""
+    """Two revisions cannot be compared; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A build of rlkernels: what the user called it, and the folder that holds the package."""
+    """A build of rlkernels: its revision, and the folder of the package."""
 
     name: str
     site: Path
@@ -58,11 +57,11 @@ def build(revision, on_line):
     """Return a release build of a revision; one of the same Rust sources is kept under .gates/builds.
 
     Args:
-        revision: what `git rev-parse` knows, or "." for the build in .venv.
-        on_line: is called with a line before what takes long.
+        revision: for `git rev-parse`, or "." for the build in .venv.
+        on_line: called with a line before each slow step.
 
     Raises:
-        CompareError: no such revision, or it does not build.
+        CompareError: the revision is unknown or does not build.
     """
     if revision == HERE:
         import rlkernels
@@ -118,12 +117,12 @@ def probe(side, names, seconds, extra=0.0, before=()):
     Args:
         side: a `Build`.
         names: of calls.CALLS.
-        seconds: how long samples of each call are taken; 0 to make `extra` calls of each instead.
-        extra: a slowdown to plant.
-        before: a program to run it under, such as valgrind.
+        seconds: duration of the sampling of each call; 0 to make `extra` calls of each instead.
+        extra: an artificial slowdown.
+        before: a wrapper command, such as valgrind.
 
     Raises:
-        CompareError: the process failed, or the build is none of release.
+        CompareError: the process failed, or it is not a release build.
     """
     # -P and -s instead of -I, which would ignore PYTHONHASHSEED: counts of instructions must not depend on it.
     line = [*before, sys.executable, "-P", "-s", str(PROBE), str(side.site), str(seconds), str(extra), *names]
@@ -132,10 +131,10 @@ def probe(side, names, seconds, extra=0.0, before=()):
     done = subprocess.run(line, capture_output=True, text=True, env=environment, timeout=CALL_LIMIT_S, check=False)
     if done.returncode:
         raise CompareError(f"{side.name}: the process ended with {done.returncode}: {done.stderr.strip()[-400:]}")
-    found = json.loads(done.stdout)
-    if found["profile"] != "release":
-        raise CompareError(f"{side.name} is a {found['profile']} build, must be a release build: run `make setup`")
-    return found["seconds"]
+    measured = json.loads(done.stdout)
+    if measured["profile"] != "release":
+        raise CompareError(f"{side.name} is a {measured['profile']} build, must be a release build: run `make setup`")
+    return measured["seconds"]
 
 
 def in_pairs(left, right, names, *, pairs=PAIRS, seconds=SECONDS, extra=0.0, on_pair=lambda _: None):
@@ -147,15 +146,15 @@ def in_pairs(left, right, names, *, pairs=PAIRS, seconds=SECONDS, extra=0.0, on_
         names: of calls.CALLS.
         pairs: how many, even.
         seconds: of sampling per call and process.
-        extra: a slowdown to plant in B.
-        on_pair: is called with the number of pairs that are done.
+        extra: an artificial slowdown of B.
+        on_pair: called with the number of completed pairs.
     """
     taken = {name: ([], []) for name in names}
     for block in range(pairs // 2):
         for side in (0, 1, 1, 0):
-            found = probe((left, right)[side], names, seconds, extra * side)
+            measured = probe((left, right)[side], names, seconds, extra * side)
             for name in names:
-                taken[name][side].append(found[name])
+                taken[name][side].append(measured[name])
         on_pair(2 * block + 2)
     return taken
 
@@ -177,10 +176,10 @@ def judged(first, second, floor=timing.FLOOR):
 
 
 def instructions(side, name):
-    """Return the instructions of one call, counted by valgrind, or None where valgrind is not installed.
+    """Return the instructions of one call, counted by valgrind, or None without valgrind.
 
-    Two runs differ by as many calls as take `COUNTED_S`; what Python does at its start and end is the same in both.
-    Valgrind knows no AVX-512, so the kernels run with AVX2 there.
+    Two runs differ by the calls of `COUNTED_S`, so Python's start and end cancel. Valgrind has no AVX-512, so the kernels
+    use AVX2.
     """
     tool = shutil.which("valgrind")
     if tool is None:
@@ -201,7 +200,7 @@ def known(names):
     """Return the names, or the default ones.
 
     Raises:
-        CompareError: one is no name of calls.CALLS.
+        CompareError: a name is not in calls.CALLS.
     """
     for name in names:
         if name not in CALLS:

@@ -1,4 +1,4 @@
-"""What `gates bench compare` does: build both revisions, run the pairs, write the records and print them."""
+"""Conduct `gates bench compare`: build both revisions, run the pairs, write and print the records."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def run(left, right, *, names, pairs, seconds, floor, count, record, as_json, ec
     with contextlib.closing(out):
         for name in names:
             echo(f"{name}: {pairs} pairs of processes, about {pairs * 2 * (0.2 + seconds):.0f} s", err=True)
-            found = _one(name, sides, pairs=pairs, seconds=seconds, floor=floor, count=count)
-            out.write(found)
-            records.append(found)
+            compared = _one(name, sides, pairs=pairs, seconds=seconds, floor=floor, count=count)
+            out.write(compared)
+            records.append(compared)
             if as_json:
-                echo(found.model_dump_json())
+                echo(compared.model_dump_json())
         counts = {outcome: sum(r.outcome == outcome for r in records) for outcome in {r.outcome for r in records}}
         out.write(SpeedSummary(counts=counts, seconds=round(time.monotonic() - started, 1)))
     if not as_json:
         _print(sides, records, floor, echo)
         echo(f"written to {out.path}")
-    slower = [found.benchmark for found in records if found.verdict == "slower"]
+    slower = [compared.benchmark for compared in records if compared.verdict == "slower"]
     return 1 if slower else 0
 
 
@@ -84,24 +84,24 @@ def _print(sides, records, floor, echo):
     from rich.table import Table
 
     table = Table(*COLUMNS, box=None, pad_edge=False)
-    counted = any(found.left_instructions for found in records)
+    counted = any(compared.left_instructions for compared in records)
     if counted:
         table.add_column("instructions")
-    for found in records:
+    for compared in records:
         cells = [
-            found.benchmark,
-            f"{found.left_us:.3g}",
-            f"{found.right_us:.3g}",
-            f"{found.ratio.value:.3f}",
-            f"{found.ratio.low:.3f} to {found.ratio.high:.3f}",
-            f"{found.control.value:.3f}",
-            found.verdict,
+            compared.benchmark,
+            f"{compared.left_us:.3g}",
+            f"{compared.right_us:.3g}",
+            f"{compared.ratio.value:.3f}",
+            f"{compared.ratio.low:.3f} to {compared.ratio.high:.3f}",
+            f"{compared.control.value:.3f}",
+            compared.verdict,
         ]
-        if counted and found.left_instructions:
-            cells.append(f"{found.right_instructions / found.left_instructions:.4f}")
+        if counted and compared.left_instructions:
+            cells.append(f"{compared.right_instructions / compared.left_instructions:.4f}")
         table.add_row(*cells)
     echo(f"A is {sides[0].name}, B is {sides[1].name}")
     Console(soft_wrap=True).print(table)
-    slower = [found.benchmark for found in records if found.verdict == "slower"]
-    words = f"slower in B: {', '.join(slower)}" if slower else "nothing is slower in B"
-    echo(f"{words} (an interval without 1 and an effect above {floor:.0%}); control: one build over itself")
+    slower = [compared.benchmark for compared in records if compared.verdict == "slower"]
+    verdict = f"slower in B: {', '.join(slower)}" if slower else "nothing is slower in B"
+    echo(f"{verdict} (an interval without 1 and an effect above {floor:.0%}); control: one build over itself")

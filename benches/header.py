@@ -1,4 +1,4 @@
-"""The header of a speed file, and where the file goes."""
+"""The header and the path of a speed file."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def header(kind, *, threads, quick, planned, patience=1):
 
     Args:
         kind: "kernels", "trainers" or "comparison".
-        threads: that every library is given.
-        quick: whether too few samples are taken to conclude anything.
-        planned: how many rows the file will have.
-        patience: seconds to wait for a quiet one.
+        threads: of every library.
+        quick: whether the samples are too few for conclusions.
+        planned: number of rows of the complete file.
+        patience: seconds to wait for a quiet second.
     """
     import rlkernels
     from gates.results import machine, records, speed_records
@@ -44,17 +44,17 @@ def header(kind, *, threads, quick, planned, patience=1):
 
 
 def writer(kind, *, record):
-    """Return a writer of a new file in results/bench if it is recorded on purpose, else in results/runs."""
+    """Return a writer of a new file in results/bench with `record`, else in results/runs."""
     from gates.results import jsonl
 
     return jsonl.Writer((RECORDED if record else RUNS) / jsonl.file_name(kind))
 
 
 def busy(patience=1):
-    """Return the share of the processors that others use, in percent, after waiting up to so many seconds for a quiet one."""
+    """Return the load of other processes in percent, after waiting at most `patience` seconds for a quiet one."""
     import psutil
 
     for _ in range(max(patience, 1)):
-        if (found := psutil.cpu_percent(1.0)) < QUIET_PERCENT:
+        if (load := psutil.cpu_percent(1.0)) < QUIET_PERCENT:
             break
-    return found
+    return load

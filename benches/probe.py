@@ -1,8 +1,8 @@
 """One process of `gates bench compare`: time calls of one build of rlkernels and print their 10% quantiles as JSON.
 
-Run by path as `python -P -s benches/probe.py SITE SECONDS EXTRA NAME...`. SITE is the folder that holds the build; EXTRA is a
-slowdown to plant, 0 but in proofs; NAMEs are of calls.py. With SECONDS 0 each call is made EXTRA times, for counting
-instructions, and nothing is timed.
+Run by path as `python -P -s benches/probe.py SITE SECONDS EXTRA NAME...`. SITE is the folder of the build; EXTRA is an
+artificial slowdown, 0 except in proofs; NAMEs are in calls.py. With SECONDS 0 each call is made EXTRA times without timing,
+for counting instructions.
 """
 
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-#: Bytes past a cache line where the arrays of a call begin: 4 KB of rewards take 1.34 to 1.54 µs, by where they lie.
+#: Offsets of arrays from a cache line in bytes: 4 KB of rewards take 1.34 to 1.54 µs, depending on the offset.
 PLACES = (0, 16, 32, 48)
-LARGE = 1 << 20  # bytes from which an array is not copied: where it lies matters no more
+LARGE = 1 << 20  # bytes from which the offset does not matter and an array is not copied
 
 
 def load(name):
-    """Return a module of this folder, which is no package here."""
+    """Return a module of this folder, which is not a package here."""
     sys.path.insert(0, str(HERE))
     try:
         return __import__(name)
@@ -26,12 +26,12 @@ def load(name):
         sys.path.remove(str(HERE))
 
 
-def placed(value, place):
-    """Return an array's copy that begins so many bytes past a cache line; anything else, and large arrays, as they are."""
+def placed(value, offset):
+    """Return a copy of an array that starts `offset` bytes past a cache line; large arrays and other values unchanged."""
     if not isinstance(value, np.ndarray) or value.nbytes > LARGE:
         return value
     raw = np.empty(value.nbytes + 128, np.uint8)
-    start = -raw.ctypes.data % 64 + place
+    start = -raw.ctypes.data % 64 + offset
     copy = raw[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
     copy[...] = value
     return copy
@@ -44,7 +44,7 @@ def main(site, seconds, extra, *names):
 
     calls = load("calls")
     timing = load("timing")
-    found = {}
+    quantiles = {}
     for name in names:
         call = calls.CALLS[name]()
         function = getattr(rlkernels, call.op)
@@ -53,11 +53,11 @@ def main(site, seconds, extra, *names):
                 function(**call.keywords)
             continue
         taken = []
-        for place in PLACES:
-            keywords = {key: placed(value, place) for key, value in call.keywords.items()}
+        for offset in PLACES:
+            keywords = {key: placed(value, offset) for key, value in call.keywords.items()}
             taken.append(timing.alone(lambda: function(**keywords), float(seconds) / len(PLACES), float(extra)))  # noqa: B023
-        found[name] = sum(taken) / len(taken)
-    json.dump({"profile": rlkernels.build_info()["profile"], "seconds": found}, sys.stdout)
+        quantiles[name] = sum(taken) / len(taken)
+    json.dump({"profile": rlkernels.build_info()["profile"], "seconds": quantiles}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Ratios of rlkernels to its peers: start a worker in each peer's interpreter, verify both sides, time them in turns.
+"""Ratios of rlkernels to its peers: start a worker in each peer's interpreter, verify both sides, time them alternately.
 
-The judge's half; `worker` is the other. A peer that is absent, wrong or crashes is an outcome of its rows and never the
-end of the run.
+The judge's half; `worker` is the other. A peer that is absent, wrong or crashes is an outcome of its rows and does not end
+the run.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .timing import SAMPLE_S, control_ratio, paired_ratio
 
 HERE = Path(__file__).resolve().parent
 CONFORMANCE = HERE.parent / "results" / "conformance"
-#: How a row is sampled in one process; see `timing.in_turns`.
+#: Sampling of a row in one process; see `timing.in_turns`.
 QUICK = {"rounds": 4, "fewest": 2, "budget_s": 0.5, "sample_s": 2e-5}
 DEFAULT = {"rounds": 10, "fewest": 4, "budget_s": 0.8, "sample_s": SAMPLE_S}
-PREPARE_S, SAMPLE_LIMIT_S = 600.0, 900.0  # what compiles takes a minute; a million sequences several
+PREPARE_S, SAMPLE_LIMIT_S = 600.0, 900.0  # compilation takes a minute, packing a million sequences several
 
 
 class UnmeasuredError(Exception):
-    """A row has no time; the message says why."""
+    """A row cannot be timed; the message has the reason."""
 
     def __init__(self, outcome, message, evidence=()):
         super().__init__(message)
@@ -49,11 +49,11 @@ def measure(rows, *, threads, quick=False, processes=1, isa="", attempts=1, on_r
         quick: a smoke test: too few samples to conclude anything.
         processes: workers of each peer; the pairs of all count, so that memory layout and hash seeds vary.
         isa: forces an instruction set of rlkernels.
-        attempts: how often a row is sampled at most while others use the processors; the quietest one counts.
-        on_row: is called with each row before it is measured.
+        attempts: most attempts at a row while other processes are busy; the quietest one counts.
+        on_row: called with each row before it is measured.
 
     Yields:
-        A `SpeedRecord` for each row, in their order.
+        A `SpeedRecord` for each row, in order.
     """
     with tempfile.TemporaryDirectory() as folder:
         site = _link(Path(folder))
@@ -65,16 +65,16 @@ def measure(rows, *, threads, quick=False, processes=1, isa="", attempts=1, on_r
 
 
 def _link(folder):
-    """Make the installed rlkernels, and nothing else of its site-packages, importable from a folder."""
-    found = importlib.util.find_spec("rlkernels")
-    if found is None or found.origin is None:
+    """Make only the installed rlkernels importable from a folder."""
+    spec = importlib.util.find_spec("rlkernels")
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError("rlkernels is not installed here: run `make setup`")
-    (folder / "rlkernels").symlink_to(Path(found.origin).parent)
+    (folder / "rlkernels").symlink_to(Path(spec.origin).parent)
     return folder
 
 
 class Crew:
-    """The workers of one peer. They start when the first row asks, and anew after one has ended."""
+    """The workers of one peer, started with the first row and restarted after one has ended."""
 
     def __init__(self, peer, site, *, threads, processes, isa):
         self.peer, self.threads, self.processes = peer, threads, processes
@@ -84,7 +84,7 @@ class Crew:
         """Return running workers.
 
         Raises:
-            UnmeasuredError: one does not start; it is not tried again.
+            UnmeasuredError: a worker does not start; there is no second attempt.
         """
         from gates.worker.process import Worker, WorkerError
 
@@ -123,11 +123,11 @@ def _subject(peer, site, *, threads, isa):
     if environment_of:
         from gates.subjects.peers import environments
 
-        found = environments.environment(environment_of)
-        if not found.ready:
+        environment = environments.environment(environment_of)
+        if not environment.ready:
             raise UnmeasuredError("absent", f"no environment yet; `gates peers sync {environment_of}` makes it")
         peers = environments.peers()
-        adapter, python = peers[environment_of].subject, str(found.python)
+        adapter, python = peers[environment_of].subject, str(environment.python)
         settings = peers[environment_of].variants[variant][1] if variant and not file else settings
     else:
         adapter, python = None, sys.executable
@@ -148,7 +148,7 @@ def _subject(peer, site, *, threads, isa):
 
 
 def _record(row, crew, sampling, attempts):
-    """Return what became of one row."""
+    """Return the record of one row."""
     from gates.results.speed_records import SpeedRecord
 
     facts = {name: getattr(row, name) for name in ("op", "variant", "shape", "peer", "reads", "writes", "flops")}
@@ -164,8 +164,8 @@ def _measured(row, crew, sampling, attempts):
     workers = crew.workers()
     evidence, taken, busy = [], [], []
     for worker in workers:
-        found = _called(worker, "prepare", PREPARE_S, **_request(row))
-        seen = _verified(row, found)
+        answer = _called(worker, "prepare", PREPARE_S, **_request(row))
+        seen = _verified(row, answer)
         evidence = evidence or seen
         sample, others = _sampled(worker, sampling, attempts)
         taken.append(sample)
@@ -173,22 +173,22 @@ def _measured(row, crew, sampling, attempts):
     ours, theirs = (np.concatenate([sample[side] for sample in taken]) for side in ("ours", "theirs"))
     return {
         "outcome": "timed",
-        "note": found["note"],
+        "note": answer["note"],
         "versions": dict(workers[0].hello.versions),
-        "isa": found["isa"],
+        "isa": answer["isa"],
         "busy_percent": round(max(busy), 1),
         "evidence": _lines(evidence),
         "pairs": len(ours),
         "processes": len(workers),
-        "ours": _times(found["ours_statement"], taken[0]["our_calls"], ours),
-        "theirs": _times(found["theirs_statement"], taken[0]["their_calls"], theirs),
+        "ours": _times(answer["ours_statement"], taken[0]["our_calls"], ours),
+        "theirs": _times(answer["theirs_statement"], taken[0]["their_calls"], theirs),
         "ratio": _interval(paired_ratio(theirs, ours)),
         "control": _interval(control_ratio(ours)),
     }
 
 
 def _sampled(worker, sampling, attempts):
-    """Return the samples that were taken while others used the processors least, and how much they did, in percent."""
+    """Return the samples of the quietest attempt, and the load of other processes meanwhile in percent."""
     best = None
     for _ in range(attempts):
         before = _used(worker)
@@ -203,10 +203,10 @@ def _sampled(worker, sampling, attempts):
 
 
 def _used(worker):
-    """Return seconds of processor that everyone used and that this worker used, and the time."""
+    """Return the processor seconds of all processes and of this worker, and the time."""
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0)
-    total = sum(times[:8]) - idle  # the fields after the eighth are parts of the first ones
+    total = sum(times[:8]) - idle  # later fields are included in the first ones
     mine = psutil.Process(worker.process.pid).cpu_times()
     return total, mine.user + mine.system, time.monotonic()
 
@@ -219,32 +219,32 @@ def _called(worker, op, limit_s, /, **inputs):
     """Return the answer of a worker.
 
     Raises:
-        UnmeasuredError: it crashed, raised, or has no such op; the message holds its words.
+        UnmeasuredError: it crashed, raised, or lacks the op; the message is the worker's.
     """
-    found = worker.call(op, inputs, limit_s=limit_s)
-    if found.kind == "value":
-        return found.value
-    outcome = "unsupported" if found.kind == "unsupported" else "error"
-    words = f"{found.kind}: {found.error}" if found.kind in {"crashed", "timeout"} else found.error
-    raise UnmeasuredError(outcome, words)
+    result = worker.call(op, inputs, limit_s=limit_s)
+    if result.kind == "value":
+        return result.value
+    outcome = "unsupported" if result.kind == "unsupported" else "error"
+    message = f"{result.kind}: {result.error}" if result.kind in {"crashed", "timeout"} else result.error
+    raise UnmeasuredError(outcome, message)
 
 
-def _verified(row, found):
+def _verified(row, answers):
     """Return the evidence of both sides, all of which holds.
 
     Raises:
-        UnmeasuredError: a side is wrong, ours first.
+        UnmeasuredError: a side is wrong; rlkernels is checked first.
     """
     evidence = []
     for side, outcome in (("ours", "wrong"), ("theirs", "peer wrong")):
         try:
-            evidence += limits.verify(row, side, found[side])
-        except (KeyError, ValueError, IndexError, TypeError) as error:  # an output that cannot be compared
-            words = f"{side}: {type(error).__name__}: {error}"
-            raise UnmeasuredError(outcome, words, evidence) from error
+            evidence += limits.verify(row, side, answers[side])
+        except (KeyError, ValueError, IndexError, TypeError) as error:  # the output cannot be compared
+            message = f"{side}: {type(error).__name__}: {error}"
+            raise UnmeasuredError(outcome, message, evidence) from error
         if failed := [item for item in evidence if not item.holds]:
-            words = "; ".join(f"{x.quantity} is {x.observed:.6g}, must be {x.relation} {x.limit:g}" for x in failed)
-            raise UnmeasuredError(outcome, words, evidence)
+            message = "; ".join(f"{x.quantity} is {x.observed:.6g}, must be {x.relation} {x.limit:g}" for x in failed)
+            raise UnmeasuredError(outcome, message, evidence)
     return evidence
 
 
@@ -260,13 +260,13 @@ def _times(statement, calls, seconds):
     return {"statement": statement, "calls": int(calls), "median_us": median, "low_us": low}
 
 
-def _interval(found):
-    return {"value": found.value, "low": found.low, "high": found.high}
+def _interval(ratio):
+    return {"value": ratio.value, "low": ratio.low, "high": ratio.high}
 
 
 @cache
 def grades(peer):
-    """Return the grades of a peer or variant by op, as results/conformance has them; empty if it was never judged."""
+    """Return the grades of a peer or variant by op from results/conformance; empty if it was never judged."""
     from gates.results.conformance_records import read_conformance
 
     path = CONFORMANCE / f"{peer.partition('@')[0]}.jsonl"

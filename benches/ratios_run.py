@@ -1,4 +1,4 @@
-"""What `gates bench kernels` does: choose rows, measure them, write the records and print them on one screen."""
+"""Conduct `gates bench kernels`: select rows, measure them, write and print the records."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from . import ratios, rows
 from .header import QUIET_PERCENT, header, writer
 from .roofline import roofline
 
-PROCESSES = 3  # of each peer in a recorded run
-PATIENCE_S = 20  # to wait for a quiet second before a recorded run
-ATTEMPTS = 2  # at most, of a recorded row that others disturb
+PROCESSES = 3  # processes of each peer in a recorded run
+PATIENCE_S = 20  # longest wait for a quiet second before a recorded run
+ATTEMPTS = 2  # most attempts at a recorded row while other processes are busy
 BUSY = "others used {:.0f}% of the processors: what waits for its threads looks slower than it is; run again when it is quiet"
 
 
@@ -26,20 +26,20 @@ def run(*, targets, ops, shapes, quick, full, threads, processes, isa, record, a
     Args:
         targets: names of peers; none for all.
         ops: names of ops; none for all.
-        shapes: names of workloads; none for all of the size asked for.
+        shapes: names of workloads; none for all of the chosen size.
         quick: a smoke test of the smallest shapes.
-        full: sizes that take minutes too.
+        full: also sizes that take minutes.
         threads: of rlkernels and every library.
         processes: of each peer; None for 1, or 3 if recorded.
         isa: forces an instruction set of rlkernels.
         record: write to results/bench.
         as_json: print records as JSON lines.
-        require: targets of which at least one row must be timed, or "all".
+        require: targets with at least one timed row, or "all".
         only_list: print the rows and measure nothing.
         echo: prints a line; `echo(line, err=True)` one of progress.
 
     Raises:
-        ConfigurationError: a name is unknown, or rlkernels cannot be timed as asked.
+        ConfigurationError: a name is unknown, or rlkernels cannot be timed with these options.
     """
     known = {name.lower(): name for name in _targets()}
     _require_known("--targets", targets, known)
@@ -60,14 +60,14 @@ def run(*, targets, ops, shapes, quick, full, threads, processes, isa, record, a
     options = {"threads": threads, "quick": quick, "processes": count, "isa": isa}
     options["attempts"] = ATTEMPTS if record else 1
     with contextlib.closing(out):
-        found = _measured(chosen, out, echo, as_json=as_json, **options)
+        records = _measured(chosen, out, echo, as_json=as_json, **options)
     if not as_json:
         _print(out.path, chosen, targets, echo)
-    return _status(found, chosen, require, echo)
+    return _status(records, chosen, require, echo)
 
 
 def _targets():
-    """Return every name that --targets knows: of rows, and of judged peers that have none."""
+    """Return every valid name of --targets: of rows, and of judged peers without rows."""
     from gates.subjects.peers import environments
 
     judged = [peer.name for peer in environments.peers().values() if peer.subject is not None]
@@ -86,10 +86,10 @@ def _require_known(option, names, known):
 
 
 def _build(isa, threads):
-    """Return rlkernels.build_info() under this instruction set, which the judge's own process cannot force any more.
+    """Return rlkernels.build_info() of a new process with this instruction set.
 
     Raises:
-        ConfigurationError: it is no release build, or does not run on this instruction set.
+        ConfigurationError: it is not a release build, or lacks this instruction set.
     """
     from gates.model import ConfigurationError
 
@@ -107,28 +107,28 @@ def _build(isa, threads):
 
 
 def _measured(chosen, out, echo, *, as_json, quick, **options):
-    """Write every record as it comes, and print it as a line of progress; what is written stays if the run is stopped."""
+    """Write every record at once and print it as a line of progress; an interrupted run keeps its records."""
     from gates.results.speed_records import SpeedSummary
 
-    started, found = time.monotonic(), []
+    started, records = time.monotonic(), []
     _write_roofline(out, "before")
     with contextlib.closing(ratios.measure(chosen, quick=quick, **options)) as measured:
         try:
             for record in measured:
                 out.write(record)
-                found.append(record)
-                echo(f"{len(found)}/{len(chosen)} {_line(record)}", err=True)
+                records.append(record)
+                echo(f"{len(records)}/{len(chosen)} {_line(record)}", err=True)
                 if as_json:
                     echo(record.model_dump_json())
         except KeyboardInterrupt:
-            echo(f"{len(found)} of {len(chosen)} rows are kept in {out.path}", err=True)
+            echo(f"{len(records)} of {len(chosen)} rows are kept in {out.path}", err=True)
             raise
     if not quick:
         _write_roofline(out, "after")
-    counts = Counter(record.outcome for record in found)
+    counts = Counter(record.outcome for record in records)
     seconds = round(time.monotonic() - started, 1)
-    out.write(SpeedSummary(counts=dict(counts), absent=_absent(found), seconds=seconds))
-    return found
+    out.write(SpeedSummary(counts=dict(counts), absent=_absent(records), seconds=seconds))
+    return records
 
 
 def _write_roofline(out, when):
@@ -137,7 +137,7 @@ def _write_roofline(out, when):
 
 
 def _absent(records):
-    """Return the peers whose every row is absent."""
+    """Return the peers whose rows are all absent."""
     outcomes = {}
     for record in records:
         outcomes.setdefault(record.peer, set()).add(record.outcome)
@@ -156,22 +156,22 @@ def _print(path, chosen, targets, echo):
     from gates.results.speed_file import read_speed
 
     echo(render_screen([read_speed(path)]).rstrip())
-    asked = {name.lower() for name in targets}
+    wanted = {name.lower() for name in targets}
     planned = {row.peer for row in rows.rows()}
-    nothing = [name for name in _targets() if name not in planned and (not asked or name.lower() in asked)]
+    nothing = [name for name in _targets() if name not in planned and (not wanted or name.lower() in wanted)]
     if nothing:
         echo(f"nothing to time: {', '.join(nothing)} (its adapter has none of these ops)")
     echo(f"{len(chosen)} rows; written to {path}")
 
 
-def _status(found, chosen, require, echo):
+def _status(records, chosen, require, echo):
     """Return 1 if ours is wrong or a required target is not timed, 3 if nothing was timed, else 0."""
-    timed = {name for record in found if record.outcome == "timed" for name in _names(record.peer)}
+    timed = {name for record in records if record.outcome == "timed" for name in _names(record.peer)}
     wanted = {row.peer for row in chosen} if "all" in require else set(require)
     missing = sorted(name for name in wanted if name.lower() not in timed)
     for name in missing:
         echo(f"required, but not timed: {name}", err=True)
-    if missing or any(record.outcome == "wrong" for record in found):
+    if missing or any(record.outcome == "wrong" for record in records):
         return 1
     return 0 if timed else 3
 

@@ -1,4 +1,4 @@
-"""Build and run roofline.rs, which measures what this machine can do at best."""
+"""Build and run roofline.rs, which measures the peak rates of this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAGS = ("--edition", "2024", "-C", "opt-level=3", "-C", "target-cpu=native")
 
 
 def roofline(when):
-    """Return the rates of this machine as a record, or None where there is no Rust compiler.
+    """Return the rates of this machine as a record, or None without a Rust compiler.
 
     Args:
         when: "before" or "after" the rows.

@@ -1,7 +1,7 @@
-"""What is timed against whom: op × conventions × shape × peer, with the work that any implementation has to do.
+"""The rows of the kernel benchmarks: op × conventions × shape × peer, with the least bytes and operations.
 
-The shapes are those of `workloads`, the calls those of the TIMED tables (adapters in gates/subjects/peers, and `plain`),
-and how each result is limited stands in `limits`.
+Shapes are from `workloads`, calls from the TIMED tables (adapters in gates/subjects/peers, and `plain`), and limits from
+`limits`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 
 from . import workloads
 
-#: Plain formulas: by the name of their rows the file in `plain` and the peer whose environment has the framework.
+#: Plain formulas: name of the rows → file in `plain`, and the peer whose environment has the framework.
 PLAIN = {"NumPy": ("numpy", ""), "torch": ("torch", "trl"), "MLX": ("mlx", "mlx-lm")}
-#: Of a plain formula, SETTINGS of its file by variant.
+#: SETTINGS of the file of a plain formula, by variant.
 PLAIN_VARIANTS = {"compiled": {"compiled": True}}
-#: torch.compile takes half a minute for each the first time.
+#: Shapes with torch.compile, whose first call takes half a minute.
 COMPILED = {"token_kl": ("32x2048",), "policy_loss": ("32x2048",)}
 EXP = 20  # operations of a float32 exponential: reduction by two products, seven steps of Horner, scaling
-#: Sizes that only `--full` times: rlox takes two minutes to pack a million sequences.
+#: Sizes of `--full` only: rlox takes two minutes to pack a million sequences.
 FULL = ("256x4096", "1000000")
 SMALLEST = ("16x4", "1x128", "4x4096-peaked", "4x64", "1000")
-#: Ops without a grade: a draw with a generator of its own cannot be judged token by token.
+#: Ops without a grade: draws of a peer's own generator cannot be judged token by token.
 DRAWN = ("sample_tokens",)
 FILTERS = ("filtered_logprobs", *DRAWN)
 
@@ -44,34 +44,34 @@ class Row:
 
     @property
     def size(self):
-        """Return `quick` (smoke tests have it), `default` or `full`."""
-        flat = self.op in FILTERS and self.shape == "16x151936-flat"  # peaked as a language model's are the default
+        """Return `quick` (smoke tests), `default` or `full`."""
+        flat = self.op in FILTERS and self.shape == "16x151936-flat"  # the default is peaked like a language model's
         return "full" if self.shape in FULL or flat else "quick" if self.shape in SMALLEST else "default"
 
     @property
     def name(self):
-        """Return all that tells it from another row."""
+        """Return a unique name of the row."""
         return " ".join(part for part in (self.op, self.variant, self.shape, self.peer) if part)
 
 
 def rows():
-    """Return all rows, those of one peer together."""
-    found = [*_advantages(), *_kl(), *_log_softmax(), *_filters(), *_losses(), *_packing()]
-    compiled = [row for row in found if row.peer == "torch" and row.shape in COMPILED.get(row.op, ())]
-    found += [replace(row, peer="torch@compiled") for row in compiled]
-    order = {peer: place for place, peer in enumerate(dict.fromkeys(row.peer for row in found))}
-    return sorted(found, key=lambda row: order[row.peer])
+    """Return all rows, grouped by peer."""
+    all_rows = [*_advantages(), *_kl(), *_log_softmax(), *_filters(), *_losses(), *_packing()]
+    compiled = [row for row in all_rows if row.peer == "torch" and row.shape in COMPILED.get(row.op, ())]
+    all_rows += [replace(row, peer="torch@compiled") for row in compiled]
+    order = {peer: position for position, peer in enumerate(dict.fromkeys(row.peer for row in all_rows))}
+    return sorted(all_rows, key=lambda row: order[row.peer])
 
 
 def selected(targets=(), ops=(), shapes=(), *, quick=False, full=False):
-    """Return the rows of these peers, ops and shapes; nothing given means all.
+    """Return the rows of these peers, ops and shapes; all by default.
 
     Args:
-        targets: names of peers; one without @ has its variants too. Case does not matter.
+        targets: names of peers, ignoring case; a name without @ includes its variants.
         ops: names of ops.
         shapes: names of workloads.
-        quick: the smallest shape of each op alone.
-        full: sizes that take minutes too.
+        quick: only the smallest shape of each op.
+        full: also sizes that take minutes.
     """
     wanted = {name.lower() for name in targets}
     sizes = ("quick",) if quick else ("quick", "default", "full") if full else ("quick", "default")
@@ -86,7 +86,7 @@ def selected(targets=(), ops=(), shapes=(), *, quick=False, full=False):
 
 
 def _advantages():
-    """Each peer in the convention that it has: (ddof, eps, mode, type of the rewards)."""
+    """Each peer in its convention: (ddof, eps, mode, dtype of the rewards)."""
     has = {
         "NumPy": (1, 1e-4, "add", "float64"),
         "torch": (1, 1e-4, "add", "float32"),
@@ -119,7 +119,7 @@ def _advantages():
 
 def _kl():
     for peer in ("NumPy", "torch", "MLX", "rlox", "verl", "mlxrl"):
-        reduction = "sum" if peer == "rlox" else "none"  # rlox has sums of sequences only
+        reduction = "sum" if peer == "rlox" else "none"  # rlox only has sums of sequences
         for shape, (batch, tokens) in workloads.LOG_PROBABILITIES.items():
             yield Row(
                 "token_kl",
@@ -154,10 +154,10 @@ def _log_softmax():
 
 
 def _filters():
-    """Top-p needs every probability; top-k needs one comparison, for what it removes has no weight."""
+    """Top-p needs every probability; top-k needs one comparison, since removed tokens have no weight."""
     filters = {"top-p 0.95": ({"top_p": 0.95}, EXP + 4), "top-k 50": ({"top_k": 50}, 1)}
     for peer, order in (("mlx-lm", "mlx-lm"), ("transformers", "hf")):
-        for variant, (given, flops) in filters.items():
+        for variant, (settings, flops) in filters.items():
             for op in FILTERS:
                 for shape in ("4x4096-peaked", "16x151936-peaked", "16x151936-flat"):
                     rows, vocabulary, _ = workloads.LOGITS[shape]
@@ -166,7 +166,7 @@ def _filters():
                         variant,
                         shape,
                         peer,
-                        {"order": order, "temperature": 1.0, **given},
+                        {"order": order, "temperature": 1.0, **settings},
                         "" if op in DRAWN else f"filtered_logprobs[{order}]",
                         reads=4 * rows * vocabulary,
                         writes=16 * rows if op in DRAWN else 4 * rows * vocabulary,

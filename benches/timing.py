@@ -1,6 +1,6 @@
-"""Verify a result, take times of two sides in turns, and estimate their ratio with an interval.
+"""Verify results, time two sides alternately, and estimate their ratio with an interval.
 
-Only NumPy is imported here, since a peer's interpreter loads this file by path; `paired_ratio` imports SciPy, in the judge's.
+Only NumPy is imported here, since a peer's interpreter loads this file by path; `paired_ratio` imports SciPy in the judge.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: A sample lasts at least so long, so that the clock's own 50 ns are below a thousandth.
+#: Least duration of a sample, so that the clock's 50 ns are below a thousandth.
 SAMPLE_S = 2e-4
-#: After the other side has run. OpenMP's threads spin before they sleep and hold a core meanwhile: after a call of torch
-#: this process used 2.1 ms of processor in a sleep of 2 ms, 3.4 ms in one of 5 or 10 ms (two x86-64 cores).
+#: Pause after the other side. OpenMP's threads spin on a core before they sleep: after a call of torch this process used
+#: 2.1 ms of processor in a sleep of 2 ms, 3.4 ms in one of 5 or 10 ms (two x86-64 cores).
 PAUSE_S = 1e-2
-#: Untimed calls come before a sample unless one call takes longer than this: then caches hold nothing of it anyway.
+#: Untimed calls precede a sample unless one call takes longer than this, which evicts the caches anyway.
 WARM_S = 0.05
-#: They go on for so long, for every side alike: a virtual processor that slept takes a while to come back, and a call that
-#: shares its work between two threads waits for it. One call of 0.6 ms took 1.2 ms as the second one after a pause.
+#: Duration of the untimed calls on every side: a virtual processor that slept takes time to return, and a call with two
+#: threads waits for it. One call of 0.6 ms took 1.2 ms as the second one after a pause.
 AWAKE_S = 5e-3
-#: One call of so long is a sample, whatever disturbed it.
+#: A single call of this duration is a sample.
 SLOW_S = 0.5
 #: Contention only adds to a time, so a low quantile of a process's samples varies less than their median (by 3% instead
-#: of 6% for 5.8 µs beside a load of 2 to 4; ../shared/design/benchmarks.md).
+#: of 6% for 5.8 µs under a load of 2 to 4; ../shared/design/benchmarks.md).
 LOW = 0.1
 RESAMPLES = 2000
-#: Ratios closer to 1 than this are `same`, however narrow the interval: memory layout alone moves a microsecond by 1 to 2%.
+#: Ratios closer to 1 are `same`, however narrow the interval, since memory layout alone changes a microsecond by 1 to 2%.
 FLOOR = 0.02
 U = {"float32": 2.0**-24, "float64": 2.0**-53}
 K = {"float32": 4, "float64": 8}  # docs/definitions.md, "Accuracy"
@@ -40,7 +40,7 @@ ACCURACY = "derived: k·2u·S, k = 4 for float32, 8 for float64"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One number beside its limit, as `gates.results.records.EvidenceRecord` holds it."""
+    """One number and its limit, the fields of `gates.results.records.EvidenceRecord`."""
 
     quantity: str
     observed: float
@@ -50,32 +50,32 @@ class Evidence:
 
     @property
     def holds(self):
-        """NaN never satisfies a relation."""
+        """Whether the relation holds; NaN never satisfies it."""
         return {"<=": self.observed <= self.limit, "==": self.observed == self.limit}[self.relation]
 
 
 def within(quantity, got, want, limit, because):
-    """Return the largest error in units of its limit, which must be at most 1; a shape that differs is infinitely wrong.
+    """Return the largest error in units of its limit, which must be at most 1; infinite for another shape.
 
     Args:
-        quantity: what is compared, in words.
+        quantity: description of the compared array.
         got: array of the side.
         want: array of the oracle, float64.
         limit: array or number, the largest absolute error of each element.
-        because: where the limit comes from.
+        because: the reason of the limit.
     """
     got, want = np.asarray(got), np.asarray(want)
     name = f"{quantity}, error over limit"
     if got.shape != want.shape:
         return Evidence(name, math.inf, "<=", 1.0, f"shape {got.shape}, must be {want.shape}")
-    same = (got == want) | (np.isnan(got) & np.isnan(want))  # infinities that are equal have no difference
+    same = (got == want) | (np.isnan(got) & np.isnan(want))  # equal infinities have no difference
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(same, 0.0, np.abs(got.astype(np.float64) - want) / limit)
     return Evidence(name, float(np.max(share, initial=0.0)), "<=", 1.0, because)
 
 
 def require(evidence):
-    """Raise where an item does not hold: a wrong answer is a failed measurement, however fast it came.
+    """Raise if an item does not hold, since a wrong answer is a failed measurement.
 
     Raises:
         AssertionError: names the first item that fails.
@@ -102,16 +102,16 @@ class Samples:
 
 
 def in_turns(statements, names, *, rounds, budget_s, fewest=2, sample_s=SAMPLE_S, pause_s=PAUSE_S):
-    """Time every statement once a round, the order reversed in every second round, so that two rounds are ABBA.
+    """Time every statement once a round, in reverse order in every second round, so that two rounds are ABBA.
 
     Args:
-        statements: what to time, one for each side.
-        names: for each statement, what its names mean.
-        rounds: how many rounds there are at most.
-        budget_s: seconds after which no further round begins, once `fewest` are done.
-        fewest: rounds to run whatever they take.
+        statements: one for each side.
+        names: the namespace of each statement.
+        rounds: most rounds.
+        budget_s: seconds after which no further round starts, once `fewest` are done.
+        fewest: least rounds.
         sample_s: the least duration of one sample.
-        pause_s: how long other threads get to fall asleep before a sample.
+        pause_s: pause before a sample in which other threads fall asleep.
 
     Returns:
         One `Samples` for each statement, all of the same even number of rounds.
@@ -141,7 +141,7 @@ def _wake(timer):
 
 
 def _calls(timer, sample_s):
-    """Return so many calls that a sample lasts long enough, and the seconds of one of them.
+    """Return the number of calls of a sufficiently long sample, and the seconds of one call.
 
     The first call, which may build or allocate, does not count.
     """
@@ -176,7 +176,7 @@ def paired_ratio(over, under, seed=0):
     """Return the median of `over[i] / under[i]` with a percentile bootstrap interval over the pairs.
 
     Args:
-        over: seconds (n,), each of one pair.
+        over: seconds (n,), one for each pair.
         under: seconds (n,) of the other side in the same pairs.
         seed: of the resampling; the same samples give the same interval.
     """
@@ -186,27 +186,27 @@ def paired_ratio(over, under, seed=0):
     value = float(np.exp(np.median(logs)))
     if logs.size < 2 or np.ptp(logs) == 0.0:
         return Ratio(value, value, value) if logs.size > 1 else Ratio(value, 0.0, math.inf)
-    found = stats.bootstrap(
+    bootstrap = stats.bootstrap(
         (logs,), np.median, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(seed)
     ).confidence_interval
-    return Ratio(value, float(np.exp(found.low)), float(np.exp(found.high)))
+    return Ratio(value, float(np.exp(bootstrap.low)), float(np.exp(bootstrap.high)))
 
 
 def control_ratio(seconds):
     """Return one side over itself: the first round of each ABBA block over the second.
 
     Args:
-        seconds: (2n,) of one side, in the order in which they were taken.
+        seconds: (2n,) of one side, in the order of the samples.
     """
     seconds = np.asarray(seconds, float)
     return paired_ratio(seconds[0::2], seconds[1::2])
 
 
 def verdict(ratio, control, floor=FLOOR):
-    """Say what a ratio of times (new over old) means.
+    """Interpret a ratio of times (new over old).
 
-    `slower` or `faster` need an interval without 1 and an effect above the floor. Where the control, one and the same
-    code over itself, has an effect above the floor too, nothing is decided.
+    `slower` or `faster` need an interval without 1 and an effect above the floor. If the control, the same
+    code over itself, has an effect above the floor too, the result is undecided.
 
     Args:
         ratio: of the two sides.
@@ -217,8 +217,8 @@ def verdict(ratio, control, floor=FLOOR):
         "slower", "faster", "same" or "undecided".
     """
 
-    def counts(found):
-        return found.excludes_one() and abs(math.log(found.value)) > math.log1p(floor)
+    def counts(candidate):
+        return candidate.excludes_one() and abs(math.log(candidate.value)) > math.log1p(floor)
 
     if not counts(ratio):
         return "same"
@@ -228,12 +228,12 @@ def verdict(ratio, control, floor=FLOOR):
 
 
 def alone(call, seconds, extra=0.0, sample_s=SAMPLE_S):
-    """Return the 10% quantile of the seconds that a call takes, from samples of one process without a pause.
+    """Return the 10% quantile of a call's seconds, from samples of one process without a pause.
 
     Args:
-        call: takes nothing.
-        seconds: how long samples are taken.
-        extra: a slowdown to plant, as a share of the work: 0.05 calls 21 times where 20 are counted.
+        call: without arguments.
+        seconds: duration of the sampling.
+        extra: an artificial slowdown as a share of the work: 0.05 makes 21 calls but counts 20.
         sample_s: the least duration of one sample.
     """
     timer = timeit.Timer("call()", globals={"call": call})

@@ -1,7 +1,7 @@
 """Time rlkernels and one peer in the peer's own interpreter; a subject file that `gates.worker` serves (docs/protocol.md).
 
-The judge (`benches/ratios.py`) calls `prepare`, verifies what both sides return, then calls `sample`. Everything of this
-checkout is loaded by path, since neither Gates nor rlkernels is installed in that interpreter.
+The judge (`benches/ratios.py`) calls `prepare`, verifies both results, then calls `sample`. Files of this checkout are loaded
+by path, since neither Gates nor rlkernels is installed in that interpreter.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ def _load(name, path, settings=None):
 
 
 def _versions(adapter):
-    """Return the adapter's versions; of a plain formula that of the framework that its file is named after."""
+    """Return the adapter's versions, or the version of a plain formula's framework."""
     name = Path(adapter.__file__).stem
     plain = {name: version(name)} if name in FRAMEWORKS else {}
     return {**plain, **getattr(adapter, "VERSIONS", {})}
 
 
 if SETTING:
-    sys.path.append(SETTING["site"])  # last: it holds rlkernels alone
+    sys.path.append(SETTING["site"])  # last, since it only has rlkernels
     timing, workloads = (_load(f"gates_bench_{name}", HERE / f"{name}.py") for name in ("timing", "workloads"))
     theirs = _load("gates_bench_peer", SETTING["adapter"], SETTING["settings"])
     ours = _load("gates_bench_ours", HERE / "plain" / "ours.py")
     VERSIONS = _versions(theirs)
-SIDES = {}  # by "ours" and "theirs", of the row that was prepared last
+SIDES = {}  # "ours" and "theirs" of the row that was prepared last
 
 
 def prepare(op, shape, dtype, conventions):
     """Build both sides of a row and run each once.
 
     Returns:
-        The outputs of `ours` and of `theirs`, as arrays, with both statements, the note and the build of rlkernels.
+        The outputs of `ours` and `theirs` as arrays, both statements, the note and the build of rlkernels.
 
     Raises:
-        NotImplementedError: this rlkernels has no such op or convention.
+        NotImplementedError: this rlkernels lacks the op or the convention.
     """
     import rlkernels
 
@@ -61,11 +61,11 @@ def prepare(op, shape, dtype, conventions):
     inputs = {**workloads.operands(op, shape, dtype), **conventions}
     sides = {"ours": ours.TIMED[op](**inputs), "theirs": theirs.TIMED[op](**inputs)}
     _check_threads()
-    found = {name: _outputs(name, side) for name, side in sides.items()}
+    outputs = {name: _outputs(name, side) for name, side in sides.items()}
     SIDES.update(sides)
     build = rlkernels.build_info()
     statements = {f"{name}_statement": side.statement for name, side in sides.items()}
-    return {**found, **statements, "note": sides["theirs"].note, "isa": build["isa"], "threads": build["threads"]}
+    return {**outputs, **statements, "note": sides["theirs"].note, "isa": build["isa"], "threads": build["threads"]}
 
 
 def _outputs(name, side):
@@ -78,10 +78,10 @@ def _outputs(name, side):
 
 
 def _check_threads():
-    """Keep MLX on the processor, and require of torch the number of threads that OMP_NUM_THREADS gives it.
+    """Keep MLX on the CPU, and check that torch has the threads of OMP_NUM_THREADS.
 
-    To set the number once more is no substitute: after `torch.set_num_threads(2)` torch 2.15 shares 128 elements between
-    two threads, and beside a load each call waits two ticks of the scheduler (8 ms instead of 5 µs).
+    Setting the number again is no substitute: after `torch.set_num_threads(2)` torch 2.15 shares 128 elements between two
+    threads, and under load each call waits two ticks of the scheduler (8 ms instead of 5 µs).
     """
     torch = sys.modules.get("torch")
     if torch and torch.get_num_threads() != SETTING["threads"]:
@@ -91,22 +91,22 @@ def _check_threads():
 
 
 def sample(**sampling):
-    """Time both sides of the prepared row in ABBA rounds, sampled as `timing.in_turns` says.
+    """Time both sides of the prepared row in ABBA rounds with `timing.in_turns`.
 
     Returns:
-        Seconds of a call, one entry a round, of `ours` and `theirs`, and how many calls a sample is the mean of.
+        Seconds of a call of `ours` and `theirs` in each round, and the number of calls in a sample.
     """
     sides = [SIDES["ours"], SIDES["theirs"]]
-    mine, other = timing.in_turns(
+    mine, peer = timing.in_turns(
         [side.statement for side in sides],
         [side.names for side in sides],
         **sampling,
     )
     return {
         "ours": np.asarray(mine.seconds),
-        "theirs": np.asarray(other.seconds),
+        "theirs": np.asarray(peer.seconds),
         "our_calls": int(mine.calls),
-        "their_calls": int(other.calls),
+        "their_calls": int(peer.calls),
     }
 
 

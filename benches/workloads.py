@@ -1,4 +1,4 @@
-"""Seeded workloads by name. Append only: a changed input makes old results mean something else."""
+"""Seeded workloads by name. Append only, since a changed input would invalidate old results."""
 
 import zlib
 
@@ -21,7 +21,7 @@ LOG_PROBABILITIES = {
     "32x8192": (32, 8192),
 }
 
-#: Rows, vocabulary, and how the logits are spread: "peaked" as a language model's (about 4.5 nats), "flat" normal ones.
+#: Rows, vocabulary, and distribution of the logits: "peaked" like a language model's (about 4.5 nats), or "flat" normal ones.
 LOGITS = {
     "4x4096-peaked": (4, 4096, "peaked"),
     "16x151936-peaked": (16, 151_936, "peaked"),
@@ -32,13 +32,13 @@ LOGITS = {
 #: Sequences and tokens per sequence of a step's loss.
 STEPS = {"4x64": (4, 64), "32x2048": (32, 2048)}
 
-#: How many sequences are packed.
+#: Numbers of packed sequences.
 LENGTHS = {"1000": 1_000, "100000": 100_000, "1000000": 1_000_000}
 LONGEST = 2048  # tokens, of a sequence and of a bin
 
 
 def rewards(name):
-    """Rewards (B,) in float64 and the group size; normal, as a reward model gives them."""
+    """Rewards (B,) in float64 and the group size; normal, like a reward model's."""
     prompts, group_size = REWARDS[name]
     return _generator("rewards", name).normal(size=prompts * group_size), group_size
 
@@ -52,7 +52,7 @@ def log_probabilities(name):
 
 
 def logits(name):
-    """Logits (rows, V) in float32, a token id of each row, and a uniform of each row."""
+    """Logits (rows, V) in float32, and a token id and a uniform of each row."""
     rows, vocabulary, spread = LOGITS[name]
     generator = _generator("logits", name)
     if spread == "flat":
@@ -67,7 +67,7 @@ def logits(name):
 
 
 def step(name):
-    """What a loss takes, float32: log-probs of policy, old policy and reference (B, T), advantages (B,) and a mask."""
+    """Inputs of a loss in float32: log-probs of policy, old policy and reference (B, T), advantages (B,) and a mask."""
     rows, tokens = STEPS[name]
     generator = _generator("step", name)
     policy = -np.abs(generator.normal(2.0, 1.0, (rows, tokens)))
@@ -90,15 +90,15 @@ def lengths(name):
 
 
 def operands(op, name, dtype="float32"):
-    """Return the arrays and sizes that an op takes, by the names of `gates ops`.
+    """Return the arrays and sizes of an op by the names of `gates ops`.
 
     Args:
         op: a name of `gates ops`.
         name: of the shape.
-        dtype: of the rewards; the others are float32 as above.
+        dtype: of the rewards; other arrays are float32.
     """
-    found = OPERANDS[op](name)
-    return {**found, "rewards": found["rewards"].astype(dtype)} if "rewards" in found else found
+    values = OPERANDS[op](name)
+    return {**values, "rewards": values["rewards"].astype(dtype)} if "rewards" in values else values
 
 
 OPERANDS = {

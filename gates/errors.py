@@ -1,4 +1,4 @@
-"""The exit codes of every verb, and the two errors that end a verb in one sentence: the user's and ours.
+"""Exit codes, and the two errors that end a verb with one sentence: ConfigurationError and FaultError.
 
 Only the standard library is imported, so that a fault can be reported where nothing else can be loaded.
 """
@@ -11,10 +11,10 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a verb ends.
+    """The exit code of a verb.
 
-    A run that came to its end is FAILED if a subject failed, whatever else there is, and FAULT if none did but a gate or the
-    oracle raised. A run that could not go on is FAULT.
+    A complete run is FAILED if a subject failed, and FAULT if none did but a gate or the oracle raised. A run that stopped
+    early is FAULT.
     """
 
     HELD = 0
@@ -38,7 +38,7 @@ EXIT_CODES = f"Exit codes: {' · '.join(f'{code.value} {meaning}' for code, mean
 SPACE = "free some space there, or write to another disk"
 FILES = "raise the limit (ulimit -n 1024), or run fewer workers (--jobs 1)"
 ALLOW = "allow writing there, or write to another folder"
-REMEDIES = {  # of what the machine refuses, whatever was asked for
+REMEDIES = {  # for errors of the machine rather than of the request
     errno.ENOSPC: SPACE,
     errno.EDQUOT: SPACE,
     errno.EFBIG: "raise the limit on the size of a file (ulimit -f unlimited)",
@@ -63,32 +63,32 @@ class FaultError(Exception):
 
 
 def scarce(error: BaseException) -> bool:
-    """Return whether the machine has too little of something, so that a call failed which is right by itself."""
+    """Return whether a call failed because the machine is short of a resource."""
     return isinstance(error, OSError) and error.errno in SCARCE
 
 
-def sentence(what: str, error: OSError) -> str:
-    """Return `what: why; remedy`, where `what` names the file."""
+def sentence(action: str, error: OSError) -> str:
+    """Return `action: why; remedy`, where `action` is what failed, such as `cannot write FILE`."""
     remedy = REMEDIES.get(error.errno or 0, "")
     why = error.strerror or os.strerror(error.errno or 0)
-    return f"{what}: {why}{f'; {remedy}' if remedy else ''}"
+    return f"{action}: {why}{f'; {remedy}' if remedy else ''}"
 
 
 def unwritable(
     path: object, error: OSError, otherwise: str = "", *, begun: bool = False
 ) -> ConfigurationError | FaultError:
-    """Return the error for a file that cannot be written: ours if the machine refuses, else the user named a wrong place.
+    """Return the error for a file that cannot be written: a fault if the machine refuses, else a wrong path.
 
-    `otherwise` is the remedy for a wrong place; `begun` says that the place was there before.
+    `otherwise` is the remedy for a wrong path; `begun` says that the path existed before.
     """
-    words = sentence(f"cannot write {path}", error)
+    message = sentence(f"cannot write {path}", error)
     if error.errno in REMEDIES or (begun and error.errno == errno.ENOENT):
-        return FaultError(words)
-    return ConfigurationError(f"{words}{f'; {otherwise}' if otherwise else ''}")
+        return FaultError(message)
+    return ConfigurationError(f"{message}{f'; {otherwise}' if otherwise else ''}")
 
 
 def unreadable(path: object, error: OSError) -> ConfigurationError | FaultError:
-    """Return the error for a file that cannot be read: ours if the machine has too little of something, else the user's."""
+    """Return the error for a file that cannot be read: a fault if the machine is short of a resource, else the user's."""
     if scarce(error):
         return FaultError(sentence(f"cannot read {path}", error))
     return ConfigurationError(f"cannot read {path}: {error.strerror or error}")

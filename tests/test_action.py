@@ -1,4 +1,4 @@
-"""The composite action: its inputs reach `gates check`, whose command line they form is one that we have."""
+"""The composite action: its inputs become valid options of `gates check`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DEFAULTS = {name: entry["default"] for name, entry in ACTION["inputs"].items()}
 
 
 def ran(folder: Path, code: int = 0, settings: str = SETTINGS, **inputs: str) -> tuple[list[str], int]:
-    """Run the action's check in a project, with a program in the place of `gates`: the arguments that it got, the status."""
+    """Run the action's check in a project with a fake `gates`; return its arguments and the status."""
     program = folder / "gates" / "bin" / "gates"
     program.parent.mkdir(parents=True)
     program.write_text(STUB)
@@ -47,12 +47,12 @@ def ran(folder: Path, code: int = 0, settings: str = SETTINGS, **inputs: str) ->
     python = program.parent / "python"
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    given = {**DEFAULTS, **inputs}
+    variables = {**DEFAULTS, **inputs}
     environment = {
-        name: given[re.sub(r"\$\{\{ inputs\.(\w+) \}\}", r"\1", value)] for name, value in CHECK["env"].items()
+        name: variables[re.sub(r"\$\{\{ inputs\.(\w+) \}\}", r"\1", value)] for name, value in CHECK["env"].items()
     }
     surroundings = {"PATH": os.environ["PATH"], "RUNNER_TEMP": str(folder), "GITHUB_OUTPUT": str(folder / "output")}
-    script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", CHECK["run"]]  # as GitHub runs `shell: bash`
+    script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", CHECK["run"]]  # GitHub's `shell: bash`
     project = folder / "project"
     project.mkdir()
     (project / "pyproject.toml").write_text(settings)
@@ -62,7 +62,7 @@ def ran(folder: Path, code: int = 0, settings: str = SETTINGS, **inputs: str) ->
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
-    """Return what `gates` understands of a command line; one that it refuses raises."""
+    """Return the parameters that `gates` parses from a command line; raise if it is refused."""
     command = typer.main.get_command(app)
     verb, *rest = arguments
     context = command.commands[verb].make_context(verb, rest)  # type: ignore[attr-defined]
@@ -81,21 +81,21 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     ids=["defaults", "subjects", "gates and arguments", "own python", "no such option"],
 )
 def test_inputs_reach_the_command_line(tmp_path: Path, inputs: dict[str, str], wanted: dict[str, Any] | None) -> None:
-    """Each input becomes the option that it names; a glob is not taken for files."""
+    """Each input becomes its option; globs are not expanded."""
     arguments, _ = ran(tmp_path, **inputs)
     if wanted is None:
         with pytest.raises(Exception, match="No such option"):
             parsed(arguments)
         return
-    found = parsed(arguments)
-    assert {name: found[name] or None for name in wanted} == wanted
-    assert found["out"].parent == tmp_path
+    parameters = parsed(arguments)
+    assert {name: parameters[name] or None for name in wanted} == wanted
+    assert parameters["out"].parent == tmp_path
 
 
 @pytest.mark.parametrize("hostile", ['"; touch owned; "', "$(touch owned)", "`touch owned`"])
 @pytest.mark.parametrize("name", DEFAULTS)
-def test_no_input_is_run(tmp_path: Path, name: str, hostile: str) -> None:
-    """Inputs come by the environment, so that nothing in them is a command."""
+def test_inputs_are_not_executed(tmp_path: Path, name: str, hostile: str) -> None:
+    """Inputs are passed as environment variables, so that the shell does not execute them."""
     ran(tmp_path, **{name: hostile})
     assert not (tmp_path / "project" / "owned").exists()
     assert "inputs." not in CHECK["run"]
@@ -114,22 +114,22 @@ def test_no_input_is_run(tmp_path: Path, name: str, hostile: str) -> None:
     ],
     ids=["nobody", "no subjects", "input", "argument", "arguments", "settings", "settings that gates check refuses"],
 )
-def test_somebody_must_be_named(tmp_path: Path, settings: str, inputs: dict[str, str], judged: bool) -> None:
-    """A misspelt input is but a warning of GitHub: the subjects that Gates ships must not turn the step green."""
+def test_a_subject_must_be_named(tmp_path: Path, settings: str, inputs: dict[str, str], judged: bool) -> None:
+    """GitHub only warns about a misspelt input, and then the shipped subjects must not turn the step green."""
     arguments, status = ran(tmp_path, settings=settings, **inputs)
     assert (bool(arguments), status) == ((True, 0) if judged else (False, 2))
 
 
-def test_the_step_ends_as_gates_does(tmp_path: Path) -> None:
-    """A failed gate fails the step, and the results are named before that."""
+def test_the_step_has_the_exit_code_of_gates(tmp_path: Path) -> None:
+    """A failed gate fails the step, after the results are set as outputs."""
     assert ran(tmp_path, code=1)[1] == 1
-    told = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
-    assert Path(told["results"]).name == told["name"]
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "output").read_text().splitlines())
+    assert Path(outputs["results"]).name == outputs["name"]
 
 
 @pytest.mark.slow
-def test_a_failing_library_on_a_runner(tmp_path: Path) -> None:
-    """With the real program: the step fails, annotates, fills the summary and leaves counterexample and JSONL."""
+def test_a_failing_library_fails_the_step(tmp_path: Path) -> None:
+    """With the real program: annotations, summary, counterexample and JSONL."""
     program = tmp_path / "gates" / "bin" / "gates"
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gates "$@"\n')
@@ -149,18 +149,18 @@ def test_a_failing_library_on_a_runner(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stderr
     assert "::error title=mine · token_kl[k1]::" in done.stdout
     assert "**wrong**" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
-    told = dict(line.split("=", 1) for line in (tmp_path / "GITHUB_OUTPUT").read_text().splitlines())
-    assert {path.suffix for path in Path(told["results"]).rglob("*") if path.is_file()} == {".jsonl", ".safetensors"}
+    outputs = dict(line.split("=", 1) for line in (tmp_path / "GITHUB_OUTPUT").read_text().splitlines())
+    assert {path.suffix for path in Path(outputs["results"]).rglob("*") if path.is_file()} == {".jsonl", ".safetensors"}
 
 
-def test_all_that_a_run_leaves_is_kept() -> None:
-    """The artifact is the whole folder, so that `gates replay` has its counterexamples."""
+def test_the_whole_folder_is_the_artifact() -> None:
+    """`gates replay` needs the counterexamples of the folder."""
     (kept,) = (step["with"]["path"] for step in STEPS if "upload-artifact" in step.get("uses", ""))
     assert kept == "${{ steps.check.outputs.results }}"
 
 
-def test_a_runner_without_cargo_is_told(tmp_path: Path) -> None:
-    """The install step ends at once, with the remedy as an annotation."""
+def test_a_runner_without_cargo_gets_the_remedy(tmp_path: Path) -> None:
+    """The install step fails at once with an annotation."""
     (install,) = (step["run"] for step in STEPS if "pip install" in step.get("run", ""))
     bash = shutil.which("bash")
     assert bash
@@ -172,29 +172,29 @@ def test_a_runner_without_cargo_is_told(tmp_path: Path) -> None:
 
 
 def test_every_input_and_output_is_used() -> None:
-    """What is declared has an effect, and what is used is declared."""
+    """Declared inputs and outputs are used, and used ones are declared."""
     assert set(re.findall(r"inputs\.(\w+)", TEXT)) == set(DEFAULTS)
     used = {(step, name) for step, name in re.findall(r"steps\.(\w+)\.outputs\.([\w-]+)", TEXT) if step == "check"}
     assert {name for _, name in used} == set(re.findall(r'echo "(\w+)=', CHECK["run"]))
 
 
-def test_actions_of_others_are_pinned() -> None:
-    """Each is named by a commit, with its version beside it."""
+def test_other_actions_are_pinned() -> None:
+    """Each is pinned to a commit, with its version as a comment."""
     used = re.findall(r"uses: (.*)", TEXT)
     assert used
-    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", one) for one in used)
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", action) for action in used)
 
 
 def test_it_installs_this_checkout() -> None:
-    """The folder that is installed is the repository's root, and holds the constraints."""
+    """The installed folder is the repository's root and has the constraints."""
     (install,) = (step["run"] for step in STEPS if "pip install" in step.get("run", ""))
     (up,) = re.findall(r'cd "\$GITHUB_ACTION_PATH/([./]+)"', install)
     assert (FOLDER / up).resolve() == ROOT
     assert (FOLDER / up / "constraints.txt").is_file()
 
 
-def test_the_workflow_of_the_documentation() -> None:
-    """It is YAML of at most ten lines, uses the action by its folder, and gives it inputs that it has."""
+def test_the_documented_workflow_is_valid() -> None:
+    """It is YAML of at most ten lines, uses this action, and has valid inputs."""
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "ci.md").read_text(), re.DOTALL)
     (workflow,) = (block for block in blocks if ".github/actions/gates" in block)
     assert len(workflow.splitlines()) <= 10

@@ -1,4 +1,4 @@
-"""docs/ci.md: its commands run, its settings are read, and what it says of the action is so."""
+"""docs/ci.md: commands, settings, and the inputs of the action."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_commands_run_in_their_order(tmp_path: Path) -> None:
-    """Every line of the shell blocks ends with 0 beside the README's subject, and leaves what the later ones read."""
+    """Every line of the shell blocks exits with 0 next to the README's subject, in order."""
     (subject,) = re.findall(r"```python\n(# my_subject\.py\n.*?)```", README, re.DOTALL)
     (tmp_path / "my_subject.py").write_text(subject, encoding="utf-8")
     script = "\n".join(block for kind, block in BLOCKS if kind == "sh")
@@ -34,8 +34,8 @@ def test_commands_run_in_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.fast
-def test_the_inputs_of_the_action_are_those_of_its_file() -> None:
-    """Each input has a row, and no other."""
+def test_the_inputs_of_the_action_are_documented() -> None:
+    """The table has exactly the inputs of the action's file."""
     action = yaml.safe_load((ROOT / ".github" / "actions" / "gates" / "action.yml").read_text(encoding="utf-8"))
     table = PAGE.partition("| input |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(action["inputs"])
@@ -52,5 +52,5 @@ def test_every_step_has_a_row() -> None:
 @pytest.mark.fast
 @pytest.mark.parametrize("block", [block for kind, block in BLOCKS if kind == "toml"])
 def test_settings_are_toml(block: str) -> None:
-    """The examples of configuration can be read."""
+    """The examples of configuration are valid."""
     assert tomllib.loads(block)

@@ -18,7 +18,7 @@ TOOL = ROOT / "tools" / "install_packages.py"
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    """tools/install_packages.py as a module."""
+    """Load tools/install_packages.py as a module."""
     spec = importlib.util.spec_from_file_location("install_packages", TOOL)
     assert spec is not None
     assert spec.loader is not None
@@ -29,11 +29,11 @@ def tool() -> ModuleType:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("retries", ["0", "1"])
-def test_an_index_that_does_not_answer(tmp_path: Path, retries: str) -> None:
-    """A new environment, and a local port that nothing listens on; without retries pip does not say why."""
+def test_an_unreachable_index_is_one_sentence(tmp_path: Path, retries: str) -> None:
+    """With a new environment and a closed local port; without retries pip gives no reason."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
     with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))  # bound, and never listening: connections are refused
+        closed.bind(("127.0.0.1", 0))  # bound but not listening, so connections are refused
         address = f"http://127.0.0.1:{closed.getsockname()[1]}/simple"
         own = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
         variables = {
@@ -60,7 +60,7 @@ def test_an_index_that_does_not_answer(tmp_path: Path, retries: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("errors", "wanted"),
     [
         (
             "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError'",
@@ -76,17 +76,17 @@ def test_an_index_that_does_not_answer(tmp_path: Path, retries: str) -> None:
         ("", "the packages of constraints.txt cannot be installed: no reason given"),
     ],
 )
-def test_the_sentence(tool: ModuleType, words: str, wanted: str) -> None:
-    """What pip or uv said, in one sentence."""
-    found = tool.reason(words)
-    assert wanted in found
-    assert "\n" not in found
+def test_errors_become_one_sentence(tool: ModuleType, errors: str, wanted: str) -> None:
+    """Errors of pip or uv in one sentence."""
+    sentence = tool.reason(errors)
+    assert wanted in sentence
+    assert "\n" not in sentence
 
 
-def test_pip_is_tried_where_uv_fails(
+def test_pip_is_tried_if_uv_fails(
     tool: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Uv has no build for every machine; an index that does not answer it does not answer pip."""
+    """Uv is not available on every machine; an index unreachable for uv is unreachable for pip."""
     answers = [(1, "ERROR: no matching distribution found for uv"), (0, "")]
     calls: list[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""The Makefile: it documents itself and says in a sentence what is missing."""
+"""The Makefile documents itself and reports missing tools in one sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def make(checkout: Path, programs: Path, *arguments: str) -> subprocess.Complete
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The files that set-up looks at, without an environment."""
+    """Copy the files that set-up needs, without an environment."""
     folder = tmp_path / "checkout"
     (folder / "rust").mkdir(parents=True)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -35,19 +35,19 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def programs(tmp_path: Path) -> Path:
-    """A PATH with the plain tools, a cargo and no Python."""
+    """Make a PATH with basic tools, a cargo and no Python."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in TOOLS:
-        found = shutil.which(tool)
-        assert found is not None, f"{tool} is missing"
-        (folder / tool).symlink_to(found)
+        path = shutil.which(tool)
+        assert path is not None, f"{tool} is missing"
+        (folder / tool).symlink_to(path)
     stub(folder, "cargo", "exit 0")
     return folder
 
 
 def stub(folder: Path, name: str, body: str) -> None:
-    """A program that does only what `body` says."""
+    """Write a program with this body."""
     file = folder / name
     file.write_text(f"#!/bin/sh\n{body}\n")
     file.chmod(0o755)
@@ -65,8 +65,8 @@ def test_help_lists_every_target(checkout: Path, programs: Path) -> None:
 @pytest.mark.parametrize(
     "target", ["check", "test", "lint", "bench", "bench-full", "prove", "calibrate", "report", "record"]
 )
-def test_missing_cargo(checkout: Path, programs: Path, target: str) -> None:
-    """Without cargo every target that needs it says so and ends with 2."""
+def test_missing_cargo_is_reported(checkout: Path, programs: Path, target: str) -> None:
+    """Without cargo every target that needs it exits with 2."""
     (programs / "cargo").unlink()
     done = make(checkout, programs, target)
     assert done.returncode == 2
@@ -81,8 +81,8 @@ def test_missing_cargo(checkout: Path, programs: Path, target: str) -> None:
         pytest.param({"python3.13": "exit 127", "python3.12": "exit 127"}, id="shims-of-versions-not-installed"),
     ],
 )
-def test_no_usable_python(checkout: Path, programs: Path, pythons: dict[str, str]) -> None:
-    """A Python that does not run, is too old or cannot make environments is passed over; with none left, a sentence."""
+def test_without_a_usable_python_the_message_says_so(checkout: Path, programs: Path, pythons: dict[str, str]) -> None:
+    """A Python that does not run, is too old or cannot make environments is skipped."""
     for name, body in pythons.items():
         stub(programs, name, body)
     done = make(checkout, programs, "check")
@@ -91,8 +91,8 @@ def test_no_usable_python(checkout: Path, programs: Path, pythons: dict[str, str
     assert not (checkout / ".venv").exists()
 
 
-def test_a_broken_python_is_passed_over(programs: Path) -> None:
-    """The first one that works is taken, even where newer names come first."""
+def test_a_broken_python_is_skipped(programs: Path) -> None:
+    """The first working one is used, even if newer names come first."""
     stub(programs, "python3.13", "exit 127")
     stub(programs, "python3.12", "echo /somewhere/python3.12")
     stub(programs, "python3", "echo /somewhere/python3")
@@ -101,8 +101,8 @@ def test_a_broken_python_is_passed_over(programs: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "/somewhere/python3.12\n")
 
 
-def test_set_up_runs_once() -> None:
-    """With a set-up checkout there is nothing left to do."""
+def test_setup_runs_once() -> None:
+    """In a set-up checkout nothing is left to do."""
     if not (ROOT / ".venv" / "extension.stamp").exists():
         pytest.skip("this checkout was not set up by make")
     done = subprocess.run(["make", "--question", "setup"], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -111,15 +111,15 @@ def test_set_up_runs_once() -> None:
 
 @pytest.mark.fast
 def test_no_registry_host_is_named() -> None:
-    """Where packages come from is the machine's business: no committed set-up file names an address or a mirror."""
+    """The machine decides where packages come from: no set-up file names an address or a mirror."""
     files = [ROOT / name for name in ("Makefile", "constraints.txt", "pyproject.toml", "asv.conf.json")]
     files += [ROOT / ".ci" / "run", *(ROOT / "tools").iterdir()]
     files += [*(ROOT / ".github").rglob("*.yml"), *(ROOT / "rust").glob("**/Cargo.toml")]
     for file in files:
         if "target" in file.parts or not file.is_file():
             continue
-        found = re.findall(r"https?://\S+|--(?:extra-)?index-url|--find-links", file.read_text(encoding="utf-8"))
-        assert found == [], file
+        addresses = re.findall(r"https?://\S+|--(?:extra-)?index-url|--find-links", file.read_text(encoding="utf-8"))
+        assert addresses == [], file
 
 
 @pytest.mark.fast
@@ -135,7 +135,7 @@ def test_constraints_pin_every_package() -> None:
 
 @pytest.mark.fast
 def test_shell_scripts_can_be_started() -> None:
-    """`.ci/run`, which is alone in its folder, and the scripts in tools/ are executable, and bash accepts them."""
+    """`.ci/run`, the only file in its folder, and the scripts in tools/ are executable and valid bash."""
     assert [file.name for file in (ROOT / ".ci").iterdir()] == ["run"]
     scripts = [file for file in (ROOT / "tools").iterdir() if file.is_file() and not file.suffix]
     assert {"find-python", "fuzz", "neon"} <= {file.name for file in scripts}

@@ -1,4 +1,4 @@
-"""The wheel: what a user gets."""
+"""The contents of the wheel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel of the working tree; the compiled parts come from the release target folder."""
+    """Build the wheel of the working tree with the compiled release."""
     if shutil.which("cargo") is None:
         pytest.fail("cargo is missing: install Rust")
     folder = tmp_path_factory.mktemp("wheel")
@@ -33,12 +33,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def names(wheel: zipfile.ZipFile) -> set[str]:
-    """Every file of the wheel."""
+    """Return every file of the wheel."""
     return {name for name in wheel.namelist() if not name.endswith("/")}
 
 
 def test_top_level_names(wheel: zipfile.ZipFile) -> None:
-    """Exactly our three packages: maturin leaves out a misspelt one without a word, and must not add tests or benches."""
+    """Exactly three packages: maturin silently omits a misspelt one, and must not add tests or benches."""
     top = {name.split("/")[0] for name in names(wheel)}
     assert {name for name in top if not name.endswith(".dist-info")} == {"gates", "reference", "rlkernels"}
     assert sum(name.endswith(".dist-info") for name in top) == 1
@@ -56,11 +56,11 @@ def test_every_tracked_file_of_the_packages_is_there(wheel: zipfile.ZipFile) -> 
 
 
 def test_pytest_finds_its_plugin(wheel: zipfile.ZipFile) -> None:
-    """The wheel names the plugin where pytest looks for it."""
+    """The wheel has the plugin's entry point."""
     (name,) = (name for name in names(wheel) if name.endswith(".dist-info/entry_points.txt"))
-    found = configparser.ConfigParser()
-    found.read_string(wheel.read(name).decode())
-    assert dict(found["pytest11"]) == {"gates": "gates.pytest.plugin"}
+    entry_points = configparser.ConfigParser()
+    entry_points.read_string(wheel.read(name).decode())
+    assert dict(entry_points["pytest11"]) == {"gates": "gates.pytest.plugin"}
 
 
 def test_the_kernels_come_with_stub_and_marker(wheel: zipfile.ZipFile) -> None:
@@ -72,7 +72,7 @@ def test_the_kernels_come_with_stub_and_marker(wheel: zipfile.ZipFile) -> None:
     assert "-cp311-abi3-" in (wheel.filename or "")
 
 
-def test_the_licences(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_the_licences(wheel: zipfile.ZipFile) -> None:
     """The metadata names them (PEP 639) and both texts are there."""
     (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
     assert "License-Expression: MIT OR Apache-2.0" in wheel.read(name).decode().splitlines()
@@ -80,7 +80,7 @@ def test_the_licences(wheel: zipfile.ZipFile) -> None:
     assert texts == {file: (ROOT / file).read_text() for file in ("LICENSE-MIT", "LICENSE-APACHE")}
 
 
-def test_the_command(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
     """`gates` is installed as a command."""
     (file,) = (name for name in names(wheel) if name.endswith("entry_points.txt"))
     points = configparser.ConfigParser()
@@ -88,7 +88,7 @@ def test_the_command(wheel: zipfile.ZipFile) -> None:
     assert dict(points["console_scripts"]) == {"gates": "gates.cli:main"}
 
 
-def test_version_is_one() -> None:
+def test_versions_agree() -> None:
     """pyproject.toml and Cargo.toml say the same version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     workspace = tomllib.loads((ROOT / "rust" / "Cargo.toml").read_text())["workspace"]["package"]["version"]

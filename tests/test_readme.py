@@ -1,4 +1,4 @@
-"""README's examples run, and its tables are what was recorded."""
+"""README's examples run, and its tables are those of the records."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def test_every_target_is_run_by_ci(target: str) -> None:
 
 
 def test_the_kernels_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines that show the kernels run, and print a loss."""
+    """The example of the kernels prints a loss."""
     (code,) = (block for kind, block in BLOCKS if kind == "python" and "import rlkernels" in block)
-    exec(compile(code, "README.md", "exec"), {})  # noqa: S102  our own README
+    exec(compile(code, "README.md", "exec"), {})  # noqa: S102  the README of this repository
     assert re.match(r"-?\d+\.\d+ \(8, 3\) 0\.0", capsys.readouterr().out)
 
 
-def test_the_twenty_lines_are_twenty() -> None:
-    """Judging one's own code takes at most 20 lines."""
+def test_judging_needs_twenty_lines() -> None:
+    """Judging your own code takes at most 20 lines."""
     (code,) = (block for kind, block in BLOCKS if kind == "python" and "OPS" in block)
     assert len(code.splitlines()) <= 20
 
 
-def test_the_report_is_rendered_from_what_was_recorded() -> None:
+def test_the_report_is_rendered_from_the_records() -> None:
     """Rendering results/gates again gives results/REPORT.md, byte for byte."""
     recorded = sorted((ROOT / "results" / "gates").glob("*.jsonl*"))
     assert recorded
@@ -50,7 +50,7 @@ def test_the_report_is_rendered_from_what_was_recorded() -> None:
 
 
 def test_every_recorded_run_is_complete_and_of_a_clean_commit() -> None:
-    """What is committed as a result was run to its end, on a commit without changes."""
+    """Committed results are complete and of a commit without changes."""
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("*.jsonl*"))]
     for run in recorded:
         assert run.state == "complete", run.path
@@ -58,7 +58,7 @@ def test_every_recorded_run_is_complete_and_of_a_clean_commit() -> None:
         assert run.header.dirty is False, run.path
 
 
-def test_the_table_is_that_of_the_recorded_runs() -> None:
+def test_the_table_is_of_the_recorded_runs() -> None:
     """README's table counts the grades of all recorded checks, without the variants of a subject."""
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
     verdicts = [verdict for run in recorded for verdict in run.verdicts if "@" not in verdict.subject]
@@ -66,13 +66,17 @@ def test_the_table_is_that_of_the_recorded_runs() -> None:
 
 
 def computes(run: Results, op: str) -> str:
-    """What is said of a wrong op before its number."""
-    found = [one.computes for one in run.diagnoses if (one.subject, one.op) == ("mlxrl", op) and one.computes]
-    return f"computes: {found[0]} " if found else ""
+    """Return the description of a wrong op before its number."""
+    descriptions = [
+        diagnosis.computes
+        for diagnosis in run.diagnoses
+        if (diagnosis.subject, diagnosis.op) == ("mlxrl", op) and diagnosis.computes
+    ]
+    return f"computes: {descriptions[0]} " if descriptions else ""
 
 
-def test_the_grades_that_are_explained_were_recorded() -> None:
-    """The example is what a recorded run says of these ops, to the digit."""
+def test_the_explained_grades_are_recorded() -> None:
+    """The example has the numbers of a recorded run."""
     (block,) = (" ".join(block.split()) for _, block in BLOCKS if block.startswith("mlxrl · "))
     shown = re.findall(r"(WRONG|FRAGILE) (\S+) (.*?) \((\d+) of (\d+) cases\)", block)
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
@@ -91,7 +95,7 @@ def test_the_grades_that_are_explained_were_recorded() -> None:
     assert set(shown) <= grades
 
 
-def test_recorded_lines_are_of_the_published_schema() -> None:
+def test_recorded_lines_match_the_published_schema() -> None:
     """Every recorded line validates against results/schema.json."""
     validator = jsonschema.Draft202012Validator(json.loads((ROOT / "results" / "schema.json").read_text()))
     for path in sorted((ROOT / "results" / "gates").glob("*.jsonl*")):
@@ -102,19 +106,19 @@ def test_recorded_lines_are_of_the_published_schema() -> None:
 
 
 def speeds() -> list[SpeedResults]:
-    """Every recorded run of speeds."""
+    """Return every recorded speed file."""
     return [read_speed(path) for path in sorted((ROOT / "results" / "bench").glob("*.jsonl"))]
 
 
-def test_the_speed_table_is_what_was_recorded() -> None:
-    """The table of all recorded runs on the machine's best instruction set, of each row the newest."""
+def test_the_speed_table_is_of_the_recorded_runs() -> None:
+    """The table has the newest measurement of each row on the machine's best instruction set."""
     text = (ROOT / "docs" / "benchmarks.md").read_text()
     (table,) = re.findall(r"<!-- speed:[^>]*-->\n(.*?)\n<!-- end of speed -->", text, re.DOTALL)
     assert table.strip() == speed_summary(speeds())
 
 
-def test_every_recorded_speed_is_of_a_whole_run_and_a_clean_commit() -> None:
-    """And none is a smoke test."""
+def test_recorded_speed_runs_are_complete_and_of_a_clean_commit() -> None:
+    """None is a smoke test."""
     for run in speeds():
         assert run.state == "complete", run.path
         assert run.header.commit, run.path

@@ -1,10 +1,10 @@
-"""Compare two recorded runs of the same plan: did a change of the code change any verdict, or what becomes of any mutant?
+"""Compare two recorded runs of the same plan: list verdicts and results of mutants that differ.
 
 Usage: python tools/compare_runs.py BEFORE AFTER [--out FILE.json]
 
-BEFORE and AFTER are results files of `gates check` or `gates prove`, `.jsonl` or `.jsonl.gz`. A verdict is named by its
-gate, subject, case, seed and mutant; its status and cause are compared. Exit code 0: nothing differs, subjects that are
-absent on one of the two machines apart; 1: something differs; 2: usage.
+BEFORE and AFTER are results files of `gates check` or `gates prove`, `.jsonl` or `.jsonl.gz`. A verdict is identified by
+gate, subject, case, seed and mutant; status and cause are compared. Exit code 0: nothing differs, ignoring subjects that are
+absent on one of the machines; 1: something differs; 2: usage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 Verdicts = dict[tuple[str, ...], tuple[str, str]]
-SHOWN = 20  # differences that are printed; the file of --out holds all
+SHOWN = 20  # most differences printed; the file of --out has all
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -46,15 +46,15 @@ def read(path: Path) -> tuple[dict[str, Any], Verdicts, dict[str, str]]:
 
 
 def absent(verdicts: Verdicts) -> set[str]:
-    """Return the subjects that were not there: every verdict about them is `skipped`."""
-    found: dict[str, set[str]] = {}
+    """Return the absent subjects, whose verdicts are all `skipped`."""
+    by_subject: dict[str, set[str]] = {}
     for (_, subject, *_), (status, _) in verdicts.items():
-        found.setdefault(subject, set()).add(status)
-    return {subject for subject, statuses in found.items() if statuses == {"skipped"}}
+        by_subject.setdefault(subject, set()).add(status)
+    return {subject for subject, statuses in by_subject.items() if statuses == {"skipped"}}
 
 
 def compare(before: Path, after: Path) -> dict[str, Any]:
-    """Return what differs between two runs, and how much was compared."""
+    """Return the differences of two runs, and the number of compared items."""
     sides = [read(path) for path in (before, after)]
     (old_header, old, old_mutants), (new_header, new, new_mutants) = sides
     missing = absent(old) | absent(new)
@@ -83,12 +83,12 @@ def compare(before: Path, after: Path) -> dict[str, Any]:
 
 
 def status_of(verdicts: Verdicts, name: tuple[str, ...]) -> str:
-    """Return a verdict in words."""
+    """Return a verdict as text."""
     return " by ".join(verdicts[name]) if name in verdicts else "not there"
 
 
 def side_of(path: Path, header: Mapping[str, Any], verdicts: Verdicts) -> dict[str, Any]:
-    """Return what names one of the two runs."""
+    """Return the description of one of the two runs."""
     statuses = Counter(status for status, _ in verdicts.values())
     return {
         "file": path.name,
@@ -100,21 +100,21 @@ def side_of(path: Path, header: Mapping[str, Any], verdicts: Verdicts) -> dict[s
 
 
 def main() -> int:
-    """Print what differs and return the exit code."""
+    """Print the differences and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
     parser.add_argument("--out", type=Path, help="write the comparison here too, as JSON")
     options = parser.parse_args()
-    found = compare(options.before, options.after)
+    differences = compare(options.before, options.after)
     if options.out:
-        options.out.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    differing = {**found["verdicts that differ"], **found["mutants that differ"]}
+        options.out.write_text(json.dumps(differences, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    differing = {**differences["verdicts that differ"], **differences["mutants that differ"]}
     for name, (old, new) in list(differing.items())[:SHOWN]:
         print(f"{name}: {old} before, {new} after")
     print(
-        f"{found['verdicts compared']} verdicts and {found['mutants compared']} mutants compared, {len(differing)} differ; "
-        f"absent on one machine: {', '.join(found['subjects absent on one machine']) or 'nobody'}"
+        f"{differences['verdicts compared']} verdicts and {differences['mutants compared']} mutants compared, {len(differing)} differ; "
+        f"absent on one machine: {', '.join(differences['subjects absent on one machine']) or 'nobody'}"
     )
     return int(bool(differing))
 

@@ -1,18 +1,18 @@
-"""Ask the diagnosis about bugs that people write: it names them, and names none wrongly. Recorded in results/judge/diagnosis.json.
+"""Diagnose wrong programs and compare with their expected names; recorded in results/judge/diagnosis.json.
 
     .venv/bin/python tools/diagnosis_proof.py                    # every program: two minutes; recorded
-    .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # a look at one; nothing is recorded
-    .venv/bin/python tools/diagnosis_proof.py --mutants          # every catalogued mistake of these ops too: five minutes
+    .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # one program, not recorded
+    .venv/bin/python tools/diagnosis_proof.py --mutants          # also every mutant of these ops: five minutes
 
 The programs are tests/bugs/{blind,known,odd}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of `blind` were
-written before their author had seen the edits of gates/diagnosis, those of `known` beside the edits, and those of `odd` so that
-no edit is like them. Each is judged by the definitions of its
-op, and what is wrong is diagnosed, as `gates check` does it. A program says what is expected: COMPUTES is part of the words
-that name it, or None where no edit and no pair of edits is this bug; then WHERE is part of the place that is said instead.
+written before their author had seen the edits of gates/diagnosis, those of `known` together with the edits, and those of
+`odd` to be unlike any edit. Each is judged by the definitions of its op, and wrong ops are diagnosed as in `gates check`. A
+program has its expectation: COMPUTES is part of the name, or None if no edit or pair of edits is this bug; then WHERE is
+part of the reported location.
 
-A program is `named` (by the expected words), `unnamed` (nothing known, or two definitions that match alike), or
-`misnamed`: given another name than the expected one, or any where none is expected. The proof fails if a program is misnamed or
-not diagnosed, if a place is not the expected one, or if fewer than nine in ten of those that can be named are.
+A program is `named` (as expected), `unnamed` (nothing known, or two definitions that match equally), or `misnamed` (another
+name than the expected one). The proof fails if a program is misnamed or not diagnosed, if a location is not the expected
+one, or if fewer than nine in ten of the programs that can be named are.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from gates.subjects import catalogue
 
 FOLDERS = tuple(proofs.ROOT / "tests" / "bugs" / name for name in ("blind", "known", "odd"))
 RECORD = proofs.ROOT / "results" / "judge" / "diagnosis.json"
-LEAST = 0.9  # of the programs that an edit or a pair of edits describes
+LEAST = 0.9  # least share of named programs among those described by an edit or a pair of edits
 BEFORE = {
     "policy_loss": {"commit": "424ec32", "programs": 31, "named": 25, "half_named": 1, "misnamed": 1, "unnamed": 4},
     "preference_loss": {"commit": "28358bf", "programs": 12, "named": 11, "unnamed": 1},
@@ -66,13 +66,13 @@ BEFORE = {
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A wrong program, and what should be said of it.
+    """A wrong program and its expected diagnosis.
 
     Attributes:
-        op: the op that it has wrong.
-        bug: what it computes, in its author's words.
-        computes: part of the words that name it; None: it has no name.
-        where: part of the place that is said where it has no name.
+        op: the wrong op.
+        bug: its author's description.
+        computes: part of the expected name; None: it has no name.
+        where: part of the expected location if it has no name.
     """
 
     path: Path
@@ -91,25 +91,25 @@ class Bug:
         """The file as a subject."""
         return replace(catalogue.from_file(str(self.path), None), name=self.name)
 
-    def outcome(self, found: Sequence[DiagnosisRecord]) -> str:
-        """Return whether it is named, unnamed or misnamed; a program that is wrong in several ops, by the worst of them."""
-        outcomes = {self._outcome(one) for one in found}
-        return next((one for one in ("misnamed", "unnamed", "named") if one in outcomes), "unnamed")
+    def outcome(self, diagnoses: Sequence[DiagnosisRecord]) -> str:
+        """Return the worst outcome of its ops: named, unnamed or misnamed."""
+        outcomes = {self._outcome(outcome) for outcome in diagnoses}
+        return next((outcome for outcome in ("misnamed", "unnamed", "named") if outcome in outcomes), "unnamed")
 
-    def _outcome(self, found: DiagnosisRecord) -> str:
-        if found.kind not in NAMED:
+    def _outcome(self, diagnosis: DiagnosisRecord) -> str:
+        if diagnosis.kind not in NAMED:
             return "unnamed"
-        if self.computes is None or self.computes not in found.computes:
+        if self.computes is None or self.computes not in diagnosis.computes:
             return "misnamed"
-        return "unnamed" if found.kind == "ambiguous" else "named"
+        return "unnamed" if diagnosis.kind == "ambiguous" else "named"
 
-    def elsewhere(self, found: Sequence[DiagnosisRecord]) -> bool:
-        """Whether another place is said than the expected one."""
-        return self.computes is None and any(self.where not in one.where for one in found)
+    def elsewhere(self, diagnoses: Sequence[DiagnosisRecord]) -> bool:
+        """Whether the reported location is not the expected one."""
+        return self.computes is None and any(self.where not in diagnosis.where for diagnosis in diagnoses)
 
 
 def bugs(folders: Sequence[Path], names: Sequence[str]) -> Iterator[Bug]:
-    """Yield the programs, all or those named; their constants are read without running them."""
+    """Yield all or the named programs; their constants are read without running them."""
     paths = sorted(path for folder in folders for path in folder.glob("*_*.py"))
     known = {path: {path.stem, f"{path.parent.name}/{path.stem}"} for path in paths}
     if unknown := set(names).difference(*known.values()):
@@ -119,31 +119,31 @@ def bugs(folders: Sequence[Path], names: Sequence[str]) -> Iterator[Bug]:
             continue
         constants = _constants(path)
         (op,) = {constants["OP"]} if "OP" in constants else set(constants["OPS"])
-        words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        yield Bug(path, op, constants.get("BUG", words), constants["COMPUTES"], constants.get("WHERE", ""))
+        description = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        yield Bug(path, op, constants.get("BUG", description), constants["COMPUTES"], constants.get("WHERE", ""))
 
 
 def _constants(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {"COMPUTES": None}
+    constants: dict[str, Any] = {"COMPUTES": None}
     for statement in ast.parse(path.read_text(encoding="utf-8")).body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         name = targets[0].id if isinstance(targets[0], ast.Name) else ""
         if name in {"OP", "BUG", "COMPUTES", "WHERE"}:
-            found[name] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
+            constants[name] = ast.literal_eval(statement.value)  # type: ignore[attr-defined]
         if name == "OPS" and isinstance(statement.value, ast.Dict):  # type: ignore[attr-defined]
-            found[name] = [ast.literal_eval(key) for key in statement.value.keys if key]  # type: ignore[attr-defined]
-    return found
+            constants[name] = [ast.literal_eval(key) for key in statement.value.keys if key]  # type: ignore[attr-defined]
+    return constants
 
 
 def cases_of(op: str, subject: Subject) -> list[PlannedCase]:
     """Return the cases of the definitions of an op."""
     gates = [gate for gate in load().gates.values() if op in {o.name for o in gate.ops} and not runs_a_model(gate)]
     planned = plan(gates, [subject], quick=False)
-    return [one for one in planned if (one.case.level or one.gate.level) == "definition"]
+    return [item for item in planned if (item.case.level or item.gate.level) == "definition"]
 
 
 def diagnosed(cases: Sequence[PlannedCase], options: Options) -> list[DiagnosisRecord]:
-    """Judge the cases, and diagnose what is wrong, as `gates check` does."""
+    """Judge the cases and diagnose wrong ops, like `gates check`."""
     diagnoser = Diagnoser(cases, options)
     with opened(options) as executor:
         executor.submit(list(cases))
@@ -152,82 +152,88 @@ def diagnosed(cases: Sequence[PlannedCase], options: Options) -> list[DiagnosisR
     return list(diagnoser.run())
 
 
-def line(found: DiagnosisRecord) -> dict[str, Any]:
-    """Return what is recorded of one op."""
-    numbers = {"rho": found.rho, "next_rho": found.next_rho}
+def line(diagnosis: DiagnosisRecord) -> dict[str, Any]:
+    """Return the record of one op."""
+    numbers = {"rho": diagnosis.rho, "next_rho": diagnosis.next_rho}
     return {
-        "kind": found.kind,
-        "words": found.computes,
-        "where": found.where,
+        "kind": diagnosis.kind,
+        "words": diagnosis.computes,
+        "where": diagnosis.where,
         **{name: None if math.isnan(x) else float(f"{x:.3g}") for name, x in numbers.items()},
-        "seconds": round(found.seconds, 1),
+        "seconds": round(diagnosis.seconds, 1),
     }
 
 
-def ask(asked: Sequence[Bug], jobs: int) -> dict[str, dict[str, Any]]:
-    """Diagnose the programs, print each that is not named, and return what is recorded."""
+def diagnose_all(programs: Sequence[Bug], jobs: int) -> dict[str, dict[str, Any]]:
+    """Diagnose the programs, print each that is not named, and return the record."""
     record: dict[str, dict[str, Any]] = {}
-    with Bar("programs", len(asked)) as bar:
-        for bug in asked:
-            found = diagnosed(cases_of(bug.op, bug.subject), Options(jobs=jobs))
-            if not found:
+    with Bar("programs", len(programs)) as bar:
+        for bug in programs:
+            diagnoses = diagnosed(cases_of(bug.op, bug.subject), Options(jobs=jobs))
+            if not diagnoses:
                 raise SystemExit(
                     f"{bug.name}: nothing is diagnosed; it must be a bug that a definition of {bug.op} calls wrong"
                 )
-            outcome = bug.outcome(found)
+            outcome = bug.outcome(diagnoses)
             bar.advance(bug.name)
             record[bug.name] = {
                 "bug": bug.bug,
                 "expected": bug.computes,
                 "outcome": outcome,
-                "place_as_expected": not bug.elsewhere(found),
-                "ops": {one.op: line(one) for one in found},
+                "place_as_expected": not bug.elsewhere(diagnoses),
+                "ops": {diagnosis.op: line(diagnosis) for diagnosis in diagnoses},
             }
-            said = "; ".join(f"{one.op}: {one.kind}: {one.computes or one.where}" for one in found)
-            print(f"{outcome:8} {bug.name}: {bug.bug}\n         {said}", flush=True)
+            summary = "; ".join(
+                f"{diagnosis.op}: {diagnosis.kind}: {diagnosis.computes or diagnosis.where}" for diagnosis in diagnoses
+            )
+            print(f"{outcome:8} {bug.name}: {bug.bug}\n         {summary}", flush=True)
     return record
 
 
 def counts(record: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the outcomes by folder; programs without an expected name apart."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    """Count the outcomes by folder, separately for programs without an expected name."""
+    by_folder: dict[str, Counter[str]] = defaultdict(Counter)
     for name, program in record.items():
         kind = "" if program["expected"] is not None else ", no name expected"
-        found[f"{name.partition('/')[0]}{kind}"][program["outcome"]] += 1
-    return {kind: dict(sorted(one.items())) for kind, one in sorted(found.items())}
+        by_folder[f"{name.partition('/')[0]}{kind}"][program["outcome"]] += 1
+    return {kind: dict(sorted(counter.items())) for kind, counter in sorted(by_folder.items())}
 
 
 def seconds(record: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
     """Return the median and the longest diagnosis of each op."""
     taken: dict[str, list[float]] = defaultdict(list)
     for program in record.values():
-        for op, one in program["ops"].items():
-            taken[op.partition("[")[0]].append(one["seconds"])
+        for op, diagnosis in program["ops"].items():
+            taken[op.partition("[")[0]].append(diagnosis["seconds"])
     return {op: [sorted(times)[len(times) // 2], max(times)] for op, times in sorted(taken.items())}
 
 
 def problems(record: dict[str, dict[str, Any]]) -> list[str]:
-    """Return what fails the proof."""
-    found = [f"{name} is misnamed" for name, one in record.items() if one["outcome"] == "misnamed"]
-    found += [f"{name} has another place" for name, one in record.items() if not one["place_as_expected"]]
-    nameable = [one["outcome"] for one in record.values() if one["expected"] is not None]
+    """Return the reasons why the proof fails."""
+    failures = [f"{name} is misnamed" for name, program in record.items() if program["outcome"] == "misnamed"]
+    failures += [f"{name} has another place" for name, program in record.items() if not program["place_as_expected"]]
+    nameable = [program["outcome"] for program in record.values() if program["expected"] is not None]
     if nameable and nameable.count("named") < LEAST * len(nameable):
-        found.append(f"{nameable.count('named')} of {len(nameable)} are named, must be {LEAST:.0%}")
-    return found
+        failures.append(f"{nameable.count('named')} of {len(nameable)} are named, must be {LEAST:.0%}")
+    return failures
 
 
-def ask_mutants(jobs: int) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Diagnose every catalogued wrong formula of an op that has a forward definition; return words by mutant, and problems."""
+def diagnose_mutants(jobs: int) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Diagnose every mutant of an op with a forward definition; return the names by mutant, and problems."""
     registry, record = load(), {}
     chosen = [mutant for mutant in registry.mutants.values() if mutant.grade == "wrong" and _pure_cases(mutant)]
     with Bar("mutants", len(chosen)) as bar:
         for mutant in chosen:
             options = Options(jobs=jobs, mutant={"target": mutant.target, "patch": mutant.patch})
-            words = {one.op: one.computes for one in diagnosed(_pure_cases(mutant), options) if one.kind in NAMED}
-            record[mutant.name] = {"mistake": mutant.mistake, "words": words}
+            names = {
+                diagnosis.op: diagnosis.computes
+                for diagnosis in diagnosed(_pure_cases(mutant), options)
+                if diagnosis.kind in NAMED
+            }
+            record[mutant.name] = {"mistake": mutant.mistake, "words": names}
             bar.advance(mutant.name)
-            print(f"{mutant.name}: {mutant.mistake}\n    {'; '.join(sorted(set(words.values()))) or '–'}", flush=True)
-    return record, named_mutants.problems({name: one["words"] for name, one in record.items()})
+            print(f"{mutant.name}: {mutant.mistake}\n    {'; '.join(sorted(set(names.values()))) or '–'}", flush=True)
+    return record, named_mutants.problems({name: diagnosis["words"] for name, diagnosis in record.items()})
 
 
 def _pure_cases(mutant: Mutant) -> list[PlannedCase]:
@@ -235,7 +241,7 @@ def _pure_cases(mutant: Mutant) -> list[PlannedCase]:
     gates = [registry.gates[name] for name in mutant.caught_by if name in registry.gates]
     gates = [gate for gate in gates if not runs_a_model(gate) and {op.name for op in gate.ops} & diagnosable().keys()]
     planned = plan(gates, [registry.subjects[mutant.host]], quick=True, proof=True)
-    return [one for one in planned if (one.case.level or one.gate.level) == "definition"]
+    return [item for item in planned if (item.case.level or item.gate.level) == "definition"]
 
 
 def main() -> int:
@@ -247,30 +253,30 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--programs", type=Path, nargs="*", default=FOLDERS, help="their folders")
     parser.add_argument("--mutants", action="store_true", help="diagnose the catalogued mistakes too")
-    given = parser.parse_args()
-    began, whole = time.monotonic(), not given.names and tuple(given.programs) == FOLDERS
-    record = ask(list(bugs(given.programs, given.names)), given.jobs)
+    options = parser.parse_args()
+    began, whole = time.monotonic(), not options.names and tuple(options.programs) == FOLDERS
+    record = diagnose_all(list(bugs(options.programs, options.names)), options.jobs)
     failed = problems(record)
-    found: dict[str, Any] = {"counts": counts(record), "seconds_by_op": seconds(record), "programs": record}
-    if given.mutants:
-        found["mutants"], more = ask_mutants(given.jobs)
+    document: dict[str, Any] = {"counts": counts(record), "seconds_by_op": seconds(record), "programs": record}
+    if options.mutants:
+        document["mutants"], more = diagnose_mutants(options.jobs)
         failed += more
-    print(json.dumps(found["counts"], indent=1), *failed, sep="\n")
+    print(json.dumps(document["counts"], indent=1), *failed, sep="\n")
     if whole:
         revision, dirty = commit()
         revised = f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}"
-        if given.mutants:
-            found["mutants_commit"] = revised
+        if options.mutants:
+            document["mutants_commit"] = revised
         kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
-        found = {
-            **{name: kept.get(name) for name in ("mutants", "mutants_commit")},  # where this run did not ask about them
-            **found,
+        document = {
+            **{name: kept.get(name) for name in ("mutants", "mutants_commit")},  # kept if this run has no mutants
+            **document,
             "commit": revised,
             "named_before_edits_were_added": BEFORE,
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - began),
         }
-        write_whole(RECORD, json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+        write_whole(RECORD, json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     return 1 if failed else 0
 
 

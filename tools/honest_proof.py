@@ -1,17 +1,17 @@
-"""Judge plain programs at many seeds: right code is never called wrong. `make record` records it in results/judge/honest.json.
+"""Judge plain programs at many seeds, none of which may be called wrong; `make record` records results/judge/honest.json.
 
     .venv/bin/python tools/honest_proof.py                    # every program at 1000 seeds: half an hour
-    .venv/bin/python tools/honest_proof.py --seeds 100        # recorded too; of fewer nothing is
-    .venv/bin/python tools/honest_proof.py kl --seeds 20      # a look at one family
-    .venv/bin/python tools/honest_proof.py ratio --again      # after a change of its gates: takes its place in the record
+    .venv/bin/python tools/honest_proof.py --seeds 100        # recorded too; fewer seeds are not
+    .venv/bin/python tools/honest_proof.py kl --seeds 20      # one family, not recorded
+    .venv/bin/python tools/honest_proof.py ratio --again      # after a change of its gates; updates the record
     TORCH_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
 
-Every case is judged at 20 seeds. Of the quick ones, which have every regime, each further seed judges a twelfth in turn, so
-that every op is judged at all seeds and each of these cases at a hundred.
+Every case is judged at 20 seeds. Each further seed judges a twelfth of the quick cases in turn, which cover every regime, so
+that every op is judged at all seeds and each quick case at a hundred.
 
-The programs are tests/honest/FRAMEWORK_FAMILY.py: each op as an ordinary author writes it, in the data's dtype. They are
-asked what can be graded `wrong` (definitions and laws). Programs of PyTorch need an interpreter that has it, named by
-TORCH_PYTHON; without one, or without MLX, they are listed as left out.
+The programs are tests/honest/FRAMEWORK_FAMILY.py: each op as an ordinary author writes it, in the data's dtype. Only
+claims that are graded `wrong` are judged (definitions and laws). Programs of PyTorch need its interpreter in TORCH_PYTHON;
+without it, or without MLX, they are listed as left out.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from gates.subjects import catalogue
 PROGRAMS = proofs.ROOT / "tests" / "honest"
 RECORD = proofs.ROOT / "results" / "judge" / "honest.json"
 SEEDS = 1000
-LEAST = 100  # seeds of a record
+LEAST = 100  # least seeds of a record
 EVERY_CASE = 20  # seeds at which all cases are judged
 TURNS = 12  # after these, a quick case is judged at every twelfth seed
-BLOCK = 100  # seeds that share their workers: torch takes seconds to start
-ASKED = frozenset(("definition", "law"))  # a claim of another level cannot make a program wrong
+BLOCK = 100  # seeds that share workers, since torch takes seconds to start
+ASKED = frozenset(("definition", "law"))  # levels of claims that can make a program wrong
 MODULES = {"numpy": "numpy", "mlx": "mlx", "torch": "torch"}
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of one program: verdicts by status, and the nearest that a definition came to its limit."""
+    """The results of one program: verdicts by status, and the claims of definitions nearest to their limits."""
 
     statuses: Counter[str] = field(default_factory=Counter)
     nearest: dict[str, tuple[float, str, int]] = field(default_factory=dict)  # by gate: share, case, seed
@@ -73,13 +73,13 @@ class Seen:
                 )
 
     def record(self) -> dict[str, Any]:
-        """Return it as it is recorded."""
+        """Return the record."""
         near = {gate: [float(f"{share:.3g}"), case, seed] for gate, (share, case, seed) in sorted(self.nearest.items())}
         return {"verdicts": dict(sorted(self.statuses.items())), "nearest": near, "refused": self.refused[:20]}
 
 
 def interpreter(framework: str) -> tuple[str | None, str]:
-    """Return the interpreter for a framework's programs (None: this one), and why there is none."""
+    """Return the interpreter for a framework's programs (None: this one), and why it is missing."""
     named = os.environ.get(f"{framework.upper()}_PYTHON")
     if named:
         return named, ""
@@ -89,7 +89,7 @@ def interpreter(framework: str) -> tuple[str | None, str]:
 
 
 def programs(folder: Path, families: Sequence[str]) -> Iterator[tuple[Path, str, Subject | None, str]]:
-    """Yield each program with its family, as a subject or with why it is left out."""
+    """Yield each program with its family, as a subject or with the reason why it is left out."""
     for path in sorted(folder.glob("*_*.py")):
         framework, _, rest = path.stem.partition("_")
         family = rest.partition("_")[0]
@@ -100,39 +100,39 @@ def programs(folder: Path, families: Sequence[str]) -> Iterator[tuple[Path, str,
 
 
 def cases_for(subject: Subject, gates: Sequence[Gate]) -> list[PlannedCase]:
-    """Return the cases of pure ops that may call a program wrong."""
+    """Return the cases of pure ops with claims that are graded `wrong`."""
     planned = plan(gates, [subject], quick=False)
-    return [one for one in planned if (one.case.level or one.gate.level) in ASKED]
+    return [item for item in planned if (item.case.level or item.gate.level) in ASKED]
 
 
 def judge(subjects: Sequence[Subject], gates: Sequence[Gate], seeds: range, jobs: int) -> dict[str, Seen]:
-    """Judge the programs of one family at every seed, in blocks in which they share the oracle's results.
+    """Judge the programs of one family at every seed, in blocks that share the oracle's results.
 
-    Cases that a program does not have are asked once.
+    Unsupported cases of a program are judged once.
     """
     seen = {subject.name: Seen() for subject in subjects}
-    asked = [one for subject in subjects for one in cases_for(subject, gates)]
+    cases = [item for subject in subjects for item in cases_for(subject, gates)]
     blocks = [seeds[:1], seeds[1:EVERY_CASE], *(seeds[k : k + BLOCK] for k in range(EVERY_CASE, len(seeds), BLOCK))]
-    with opened(Options(jobs=jobs)) as executor, Bar(f"{len(subjects)} programs", len(asked) * len(seeds)) as bar:
+    with opened(Options(jobs=jobs)) as executor, Bar(f"{len(subjects)} programs", len(cases) * len(seeds)) as bar:
         for block in blocks:
             if block and block[0] >= EVERY_CASE:
-                asked = [one for one in asked if one.case.quick]
+                cases = [item for item in cases if item.case.quick]
             left: set[tuple[str, str, str]] = set()
             turns = TURNS if block and block[0] >= EVERY_CASE else 1
-            judging = [(seed, one) for seed in block for k, one in enumerate(asked) if (k + seed) % turns == 0]
-            executor.submit([replace(one, seed=seed) for seed, one in judging])
+            judging = [(seed, item) for seed in block for k, item in enumerate(cases) if (k + seed) % turns == 0]
+            executor.submit([replace(item, seed=seed) for seed, item in judging])
             for judged in executor.judged():
                 verdict = judged.verdict
                 seen[verdict.subject].add(verdict, judged.seed or 0)
                 bar.advance(verdict.where)
                 if verdict.status in NOT_JUDGED:
                     left.add((verdict.gate, verdict.subject, verdict.case))
-            asked = [one for one in asked if one.names not in left]
+            cases = [item for item in cases if item.names not in left]
     return seen
 
 
 def revised() -> str:
-    """Return the commit that is checked out, and whether tracked files differ from it."""
+    """Return the current commit, and whether tracked files differ from it."""
     revision, dirty = commit()
     return f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}"
 
@@ -147,45 +147,45 @@ def main() -> int:
         "--again", action="store_true", help="record these families anew, beside the others of the record"
     )
     parser.add_argument("--programs", type=Path, default=PROGRAMS, help="their folder")
-    given = parser.parse_args()
+    options = parser.parse_args()
     pure = [gate for gate in load().gates.values() if not runs_a_model(gate)]
-    found: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     began, refused, interrupted = time.monotonic(), 0, False
-    whole = not given.families and given.seeds >= LEAST and given.programs == PROGRAMS
+    whole = not options.families and options.seeds >= LEAST and options.programs == PROGRAMS
     try:
         families: dict[str, list[Subject]] = defaultdict(list)
-        for path, family, subject, why in programs(given.programs, given.families):
+        for path, family, subject, why in programs(options.programs, options.families):
             if subject is None:
-                found[path.name] = {"left_out": why}
+                document[path.name] = {"left_out": why}
                 print(f"{path.name}: left out: {why}")
             else:
                 families[family].append(subject)
         for family, subjects in families.items():
             start = time.monotonic()
-            for name, seen in judge(subjects, pure, range(given.seeds), given.jobs).items():
+            for name, seen in judge(subjects, pure, range(options.seeds), options.jobs).items():
                 refused += len(seen.refused)
-                print(f"{name}: {dict(seen.statuses)}", *(f"  {words}" for words in seen.refused[:10]), sep="\n")
-                found[f"{name}.py"] = seen.record()
+                print(f"{name}: {dict(seen.statuses)}", *(f"  {refusal}" for refusal in seen.refused[:10]), sep="\n")
+                document[f"{name}.py"] = seen.record()
             print(f"{family}: {time.monotonic() - start:.0f} s", flush=True)
     except KeyboardInterrupt:
         whole, interrupted = False, True
         print("interrupted: the programs above were judged, nothing is recorded", file=sys.stderr)
-    if given.again and given.families and not interrupted:
+    if options.again and options.families and not interrupted:
         known = json.loads(RECORD.read_text(encoding="utf-8"))
-        if known["seeds"] != given.seeds:
-            parser.error(f"--seeds is {given.seeds}, must be {known['seeds']}, that of the record")
-        known["programs"].update(found)
-        known["again"] = {**known.get("again", {}), **dict.fromkeys(given.families, revised())}
+        if known["seeds"] != options.seeds:
+            parser.error(f"--seeds is {options.seeds}, must be {known['seeds']}, that of the record")
+        known["programs"].update(document)
+        known["again"] = {**known.get("again", {}), **dict.fromkeys(options.families, revised())}
         write_whole(RECORD, json.dumps(known, indent=1) + "\n")
     if whole:
         record = {
-            "seeds": given.seeds,
+            "seeds": options.seeds,
             "seeds_of_every_case": EVERY_CASE,
             "turns": TURNS,
             "commit": revised(),
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - began),
-            "programs": found,
+            "programs": document,
         }
         write_whole(RECORD, json.dumps(record, indent=1) + "\n")
     return 1 if refused else 0

@@ -1,14 +1,14 @@
 """Long proofs of the judge itself, run by `make record` and recorded in results/judge/proofs.jsonl, which a test reads.
 
     .venv/bin/python tools/judge_proofs.py                # all: ten minutes
-    .venv/bin/python tools/judge_proofs.py resume         # one of them: resume, small, cluster
-    .venv/bin/python tools/judge_proofs.py resume 3       # a look at it: three kills, nothing is recorded
+    .venv/bin/python tools/judge_proofs.py resume         # one proof: resume, small or cluster
+    .venv/bin/python tools/judge_proofs.py resume 3       # three kills, not recorded
 
 resume: `gates check` killed at 100 random moments; its short form, ten kills, is a test of `make test`.
-small: every mistake of the counterexamples' table is made small; its short form, one mistake of each kind that runs a
-model, is in `make test` too.
-cluster: `--engine ray` on a local cluster of three nodes, one of them killed in the middle. Ray is an extra: where an
-environment with it cannot be made, that is said and nothing is recorded. RAY_PYTHON names an interpreter that has it.
+small: every mistake of the table of counterexamples is shrunk; its short form, one mistake of each kind with a model, is
+in `make test` too.
+cluster: `--engine ray` on a local cluster of three nodes, one of them killed in the middle. Ray is an extra: if an
+environment with it cannot be made, a message says so and nothing is recorded. RAY_PYTHON names an interpreter with Ray.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VERSION = "import sys, importlib.metadata as m; print(*(m.version(name) for name
 
 
 def resume(kills: int) -> dict[str, Any]:
-    """SIGKILL at this many random moments of one run after another: every line valid, no cell lost or judged twice."""
+    """SIGKILL at this many random moments of one run after another: every line is valid, no case is lost or judged twice."""
     command = ["python", "-m", "pytest", "-s", RESUME]
     text = proofs.output([sys.executable, *command[1:]], KILLS=str(kills))
     killed, whole = map(int, proofs.numbers(KILLED, text))
@@ -50,8 +50,8 @@ def resume(kills: int) -> dict[str, Any]:
     }
 
 
-def small(kills: int) -> dict[str, Any]:  # noqa: ARG001  called as `resume` is
-    """Shrink the failing input of each listed mutation to a few numbers or tokens that still fail, and hold without it."""
+def small(kills: int) -> dict[str, Any]:  # noqa: ARG001  the signature of `resume`
+    """Shrink the failing input of each listed mutation to a few numbers or tokens that fail only with the mutation."""
     command = ["python", "-m", "pytest", SMALL]
     text = proofs.output([sys.executable, *command[1:]], LONG="1")
     (passed,) = map(int, proofs.numbers(PASSED, text))
@@ -64,7 +64,7 @@ def small(kills: int) -> dict[str, Any]:  # noqa: ARG001  called as `resume` is
 
 
 def cluster(python: str) -> dict[str, Any]:
-    """A node is killed while it judges: each cell has one verdict, and some were sent again."""
+    """A node is killed while it judges: each case has one verdict, some after a retry."""
     command = ["python", "-m", "pytest", "-s", CLUSTER]
     text = proofs.output([python, *command[1:]])
     cells, again, nodes, judged = map(int, proofs.numbers(LOST, text))
@@ -79,7 +79,7 @@ def cluster(python: str) -> dict[str, Any]:
 
 
 def interpreter() -> str:
-    """Return an interpreter that has Ray, made if need be, or exit with 0 and the reason why there is none."""
+    """Return an interpreter with Ray, creating its environment if needed, or exit with 0 and the reason."""
     if named := os.environ.get("RAY_PYTHON"):
         return named
     python = ENVIRONMENT / "bin" / "python"
@@ -89,7 +89,7 @@ def interpreter() -> str:
             [sys.executable, "-m", "venv", str(ENVIRONMENT)],
             [str(python), "-m", "pip", "install", "--quiet", *constraints],
         ):
-            if python.exists():  # Ray alone is added to the packages that are here
+            if python.exists():  # only Ray is added to the installed packages
                 site = next(ENVIRONMENT.glob("lib/python*/site-packages"))
                 (site / "gates.pth").write_text(f"{proofs.ROOT}\n{sysconfig.get_path('purelib')}\n", encoding="utf-8")
             done = subprocess.run(command, cwd=proofs.ROOT, check=False, capture_output=True, text=True)
@@ -102,10 +102,10 @@ def interpreter() -> str:
 
 
 def main() -> None:
-    """Run what is asked for; record what was run in full."""
+    """Run the requested proofs; record those that were run in full."""
     wanted = sys.argv[1:2] or ["resume", "small", "cluster"]
     kills = int(sys.argv[2]) if len(sys.argv) > 2 else KILLS
-    shared = proofs.circumstances()  # of the tree that runs, whatever is committed meanwhile
+    shared = proofs.circumstances()  # before the run, since there may be commits meanwhile
     for name in wanted:
         prove = {"resume": resume, "small": small}.get(name)
         line = {**(prove(kills) if prove else cluster(interpreter())), **shared}

@@ -1,11 +1,11 @@
 """The long proofs of the Rust kernels: run by `make record`, recorded in results/kernels/proofs.jsonl, read by a test.
 
     .venv/bin/python tools/kernel_proofs.py                      # all of them
-    .venv/bin/python tools/kernel_proofs.py neon fuzz-short      # the two that CI repeats where the sources are others
+    .venv/bin/python tools/kernel_proofs.py neon fuzz-short      # the two that CI repeats if the sources changed
 
-Each line is one proof: what was run, on what, the numbers it printed, and `sources`, a digest of the files that it depends
-on. `.ci/run` runs NEON and fuzzing in their short forms unless the record has them for the sources of its commit: they
-compile the crate for another processor and with AddressSanitizer, which takes a third of its time.
+Each line is one proof: its command, machine and numbers, and `sources`, a digest of the files that it depends on. `.ci/run`
+runs the short forms of NEON and fuzzing unless the record has them for the sources of its commit, since compiling the
+crate for another processor and with AddressSanitizer takes a third of its time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proofs import numbers, output
 
 TARGET = "x86_64-unknown-linux-gnu"
 CARGO_TEST = ["--manifest-path", "rust/Cargo.toml", "--locked", "--package", "rlkernels"]
-FUZZ_SECONDS, SHORT_SECONDS = 150, 5  # for each target
+FUZZ_SECONDS, SHORT_SECONDS = 150, 5  # of fuzzing, for each target
 PASSED = re.compile(r"test result: ok\. (\d+) passed")
 
 
@@ -35,13 +35,13 @@ def exp_and_log() -> dict[str, Any]:
     text = output(command)
     exp32, log32 = numbers(r"all 2\^32 inputs: exp ([\d.]+) ulp, log ([\d.]+) ulp", text)
     exp64, log64 = numbers(r"10\^9 samples: exp (\d+) steps, log (\d+) steps", text)
-    found = {"exp float32 ulp": exp32, "log float32 ulp": log32}
+    errors = {"exp float32 ulp": exp32, "log float32 ulp": log32}
     steps = {"exp float64 steps beside the platform's": exp64, "log float64 steps beside the platform's": log64}
-    return {"proof": "exp and log", "command": " ".join(command), "found": {**found, **steps}}
+    return {"proof": "exp and log", "command": " ".join(command), "found": {**errors, **steps}}
 
 
 def neon() -> dict[str, Any]:
-    """The crate's tests on an emulated arm64 processor: the digests of its bits are those of x86-64."""
+    """The crate's tests on an emulated arm64 processor, whose digests of result bits equal those of x86-64."""
     text = output(["tools/neon"], RLKERNELS_NEED_NEON="1")
     return {
         "proof": "NEON",
@@ -51,16 +51,16 @@ def neon() -> dict[str, Any]:
 
 
 def fuzz(proof: str, seconds: int) -> dict[str, Any]:
-    """No input makes a kernel panic, reads outside a slice (AddressSanitizer) or gives two instruction sets two results."""
+    """No input makes a kernel panic, read outside a slice (AddressSanitizer) or differ between instruction sets."""
     command = ["tools/fuzz", str(seconds)]
-    found = {
+    executions = {
         name: int(count) for name, count in re.findall(r"^(\w+): (\d+) executions$", output(command), re.MULTILINE)
     }
-    return {"proof": proof, "command": " ".join(command), "found": {**found, "total": sum(found.values())}}
+    return {"proof": proof, "command": " ".join(command), "found": {**executions, "total": sum(executions.values())}}
 
 
 def address_sanitizer() -> dict[str, Any]:
-    """The crate's tests with AddressSanitizer, which only the nightly toolchain has."""
+    """The crate's tests with AddressSanitizer, which needs the nightly toolchain."""
     command = ["cargo", "+nightly", "test", *CARGO_TEST, "--lib", "--tests", "--target", TARGET]
     text = output(command, RUSTFLAGS="-Zsanitizer=address", CARGO_TARGET_DIR="rust/target/asan")
     return {
@@ -73,7 +73,7 @@ def address_sanitizer() -> dict[str, Any]:
 def valgrind() -> dict[str, Any]:
     """The tests of the boundary to Python under memcheck: no report has a frame of rlkernels in it.
 
-    CPython, NumPy and the C library are not clean by its rules (vector reads past the end of a string, for one).
+    CPython, NumPy and the C library have reports of their own, such as vector reads past the end of a string.
     """
     tests = [f"tests/rlkernels/test_{name}.py" for name in ("boundary", "dlpack", "input")]
     chosen = ["-m", "not slow", "-k", "not nothing_but_junk and not threads"]  # 50 times slower than without it
@@ -101,7 +101,7 @@ PROOFS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def main() -> None:
-    """Run the proofs that are named, or all, and record each as it ends: an interrupt loses the running one only."""
+    """Run the named proofs, or all, and record each at its end, so that an interrupt only loses the running one."""
     chosen = sys.argv[1:] or list(PROOFS)
     if unknown := set(chosen) - set(PROOFS):
         raise SystemExit(f"{', '.join(unknown)}: must be of {', '.join(PROOFS)}")

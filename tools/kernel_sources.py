@@ -1,8 +1,8 @@
-"""Say whether results/kernels/proofs.jsonl has proofs for the kernels' sources as they are; needs only Python and git.
+"""Check whether results/kernels/proofs.jsonl has proofs for the current sources; needs only Python and git.
 
     python3 tools/kernel_sources.py neon fuzz-short     # ends with 0 if both are recorded for these sources
 
-`.ci/run` asks it before anything is installed.
+`.ci/run` calls it before anything is installed.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ RECORDED_AS = {
     "neon": "NEON",
     "fuzz-short": "fuzz in short",
     "asan": "AddressSanitizer",
-}  # the others as they are called
+}  # other proofs are recorded under their own name
 
 
 def sources() -> str:
-    """Return a digest of the files that the proofs depend on, or nothing where one is not as it is committed."""
+    """Return a digest of the files that the proofs depend on, or "" if one has uncommitted changes."""
     listed = subprocess.run(["git", "ls-files", "--stage", "--", *SOURCES], cwd=ROOT, check=True, stdout=-1).stdout
     changed = subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *SOURCES], cwd=ROOT, check=False).returncode
     return "" if changed else hashlib.sha256(listed).hexdigest()
 
 
 def held(names: Sequence[str]) -> bool:
-    """Whether the record has these proofs for the sources as they are; says so."""
+    """Print and return whether the record has these proofs for the current sources."""
     lines = [json.loads(line) for line in RECORD.read_text(encoding="utf-8").splitlines()]
-    now, found = sources(), {line["proof"]: line for line in lines}
+    now, recorded = sources(), {line["proof"]: line for line in lines}
     for name in names:
-        line = found.get(RECORDED_AS.get(name, name), {})
+        line = recorded.get(RECORDED_AS.get(name, name), {})
         if not now or line.get("sources") != now:
             print(f"{name}: not recorded for these sources of the kernels")
             return False

@@ -1,12 +1,12 @@
-"""Does the reference trainer learn? Curves of the mean reward, or of the preference margin, recorded in results/learning.
+"""Learning curves of the reference trainer: mean reward or preference margin, recorded in results/learning.
 
     .venv/bin/python tools/learning.py                          # every algorithm, three seeds, and the controls: half an hour
     .venv/bin/python tools/learning.py --only grpo --seeds 0    # one curve
-    .venv/bin/python tools/learning.py --render                 # the picture again, from what is recorded
+    .venv/bin/python tools/learning.py --render                 # only the picture, from the record
 
 The start is a tiny model warmed up by supervised steps on sums (`reference.trainer.warmup`). Every few steps, fresh samples of
-every problem are scored. A line is one curve: the numbers that `measure` names at each `step`, seconds of training, what was
-asked, and the commit. DPO and Online DPO have no reward to raise but a margin, see `learning_pairs.py`.
+every problem are scored. A line is one curve: the measured numbers at each `step`, seconds of training, the
+configuration, and the commit. DPO and Online DPO have no reward to raise but a margin, see `learning_pairs.py`.
 The controls are GRPO with the rewards of each step shuffled among its completions, and DPO with labels shuffled among the
 pairs of each sum: they must not learn.
 """
@@ -45,23 +45,21 @@ RECORD = ROOT / "results" / "learning" / "curves.jsonl"
 PICTURE = RECORD.with_suffix(".svg")
 CONTROL = "grpo, rewards shuffled"
 SEEDS = (0, 1, 2)
-EVALUATION_SEED = 2**32  # of draws that no training run uses
+EVALUATION_SEED = 2**32  # seed of draws that no training run uses
 EVERY = 15
 STEPS = 60
-ITERATIONS = (
-    2  # updates of each rollout: with one the ratio is 1, no clip acts, and most of the algorithms are the same
-)
+ITERATIONS = 2  # updates of each rollout: with one, the ratio is 1, no clip acts, and most algorithms are equal
 
 
 def shuffled(prompts: Sequence[str], completions: Sequence[str], answer: Sequence[int], **_: Any) -> list[float]:
-    """The accuracy of another completion of the same step, whichever."""
+    """The accuracy of a random other completion of the same step."""
     right = [float(numbers.answer(text) == wanted) for text, wanted in zip(completions, answer, strict=True)]
     np.random.default_rng(len(prompts) + sum(map(len, completions))).shuffle(right)
     return right
 
 
 def configuration(name: str, seed: int, steps: int, folder: Path, model: Path, data: Path) -> dict[str, Any]:
-    """The tables of one run: the same for every algorithm, each with its own defaults."""
+    """Return the configuration of one run, equal for every algorithm apart from its defaults."""
     function: dict[str, Any] = {"name": "accuracy"}
     if name == CONTROL:
         function = {"name": "user", "function": f"{Path(__file__).resolve()}:shuffled"}
@@ -79,32 +77,32 @@ def configuration(name: str, seed: int, steps: int, folder: Path, model: Path, d
 
 
 def rewards(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
-    """What scores fresh samples of every problem by the model that the run trains."""
+    """Return a function that scores fresh samples of every problem with the trained model."""
     functions = {"functions": [{"name": "accuracy"}]}
     config = read.validate({**run, "rollout": {**run["rollout"], "seed": EVALUATION_SEED}, "rewards": functions})
     loaded = models.load(config.model.spec())
     source = prepare.sources(config, loaded.tokenizer)[0]
 
     def measure(step: int) -> dict[str, float]:
-        made = evaluate.generations(loaded.model, source, len(source.prompts), step)
-        return {"reward": evaluate.numbers(made, ["accuracy"])["reward_mean"]}
+        samples = evaluate.generations(loaded.model, source, len(source.prompts), step)
+        return {"reward": evaluate.numbers(samples, ["accuracy"])["reward_mean"]}
 
     return measure
 
 
 class Curve(Callback):
-    """Measures at the start and every `EVERY` steps; the seconds of that are not the training's."""
+    """Measures at the start and every `EVERY` steps, outside the training time."""
 
     def __init__(self, measure: Callable[[int], dict[str, float]]) -> None:
         self.measure = measure
         self.steps: list[int] = []
-        self.found: list[dict[str, float]] = []
+        self.points: list[dict[str, float]] = []
         self.seconds = 0.0
 
     def point(self, step: int) -> None:
-        """One more point of the curve."""
+        """Add a point to the curve."""
         started = time.monotonic()
-        self.found.append(self.measure(step))
+        self.points.append(self.measure(step))
         self.steps.append(step)
         self.seconds += time.monotonic() - started
 
@@ -140,7 +138,7 @@ def curve(name: str, seed: int, steps: int) -> dict[str, Any]:
         started = time.monotonic()
         loop_run.train(config, algorithm.create(config), callbacks=[watching])
         seconds = time.monotonic() - started - watching.seconds
-    values = {key: [round(one[key], 6) for one in watching.found] for key in watching.found[0]}
+    values = {key: [round(point[key], 6) for point in watching.points] for key in watching.points[0]}
     measure = "margin" if preference else "reward"
     held_out = learning_pairs.HELD_OUT * learning_pairs.WRONG
     return {
@@ -160,25 +158,25 @@ def curve(name: str, seed: int, steps: int) -> dict[str, Any]:
     }
 
 
-def _tell(words: str) -> None:
+def _tell(text: str) -> None:
     if sys.stdout.isatty():
-        print(f"\r{words}\x1b[K", end="", flush=True)
+        print(f"\r{text}\x1b[K", end="", flush=True)
 
 
 def record(line: Mapping[str, Any]) -> None:
-    """Put the line in the place of the one of the same algorithm and seed; the file is replaced in one piece."""
+    """Replace the line of the same algorithm and seed; the file is written atomically."""
     RECORD.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(text) for text in RECORD.read_text(encoding="utf-8").splitlines()] if RECORD.exists() else []
     key = (line["algorithm"], line["seed"])
     kept = [old for old in lines if (old["algorithm"], old["seed"]) != key]
     draft = RECORD.with_suffix(".part")
-    ordered = sorted([*kept, line], key=lambda one: (one["algorithm"], one["seed"]))
-    draft.write_text("".join(json.dumps(one) + "\n" for one in ordered), encoding="utf-8")
+    ordered = sorted([*kept, line], key=lambda entry: (entry["algorithm"], entry["seed"]))
+    draft.write_text("".join(json.dumps(entry) + "\n" for entry in ordered), encoding="utf-8")
     draft.replace(RECORD)
 
 
 def main() -> None:
-    """Make the curves that are asked for, record each as it ends, and draw all that are recorded."""
+    """Train the requested curves, record each at its end, and draw all recorded ones."""
     known = [*registry.ALGORITHMS, CONTROL, learning_pairs.CONTROL]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", choices=known, default=known, metavar="NAME")

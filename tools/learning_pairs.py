@@ -1,6 +1,6 @@
 """The preference runs of `learning.py`: DPO on pairs of right and wrong answers, Online DPO on its own samples, and the control.
 
-What is measured is the implicit reward margin beta ((policy - reference) of the right answer - (the same) of a wrong one), in nats
+The measure is the implicit reward margin beta ((policy - reference) of the right answer - (the same) of a wrong one), in nats
 summed over tokens (Rafailov et al. 2023, arXiv 2305.18290, section 5), of pairs of sums that no run trains on.
 """
 
@@ -30,37 +30,37 @@ COLUMNS = {"chosen_column": "chosen", "rejected_column": "rejected"}
 
 
 def pairs(sums: Sequence[Sum], seed: int) -> list[dict[str, Any]]:
-    """Every sum with `WRONG` different wrong answers, drawn from the range of the warm-up's: right chosen, wrong rejected."""
+    """Return every sum with `WRONG` different wrong answers: right chosen, wrong rejected."""
     generator = np.random.Generator(np.random.Philox(key=seed))
-    made: list[dict[str, Any]] = []
-    for one in sums:
-        others = [number for number in range(-98, 199) if number != one["answer"]]
+    rows: list[dict[str, Any]] = []
+    for problem in sums:
+        others = [number for number in range(-98, 199) if number != problem["answer"]]
         chosen = generator.permutation(others)[:WRONG].tolist()
-        made += [{**one, "chosen": str(one["answer"]), "rejected": str(wrong)} for wrong in chosen]
-    return made
+        rows += [{**problem, "chosen": str(problem["answer"]), "rejected": str(wrong)} for wrong in chosen]
+    return rows
 
 
 def shuffled(rows: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """The rows with half of every sum's labels swapped: as much is preferred as before, and nothing is meant by it."""
+    """Return the rows with half of every sum's labels swapped, so that the labels carry no information."""
     generator = np.random.Generator(np.random.Philox(key=seed))
-    made: list[dict[str, Any]] = []
+    shuffled_rows: list[dict[str, Any]] = []
     for start in range(0, len(rows), WRONG):
         swap = generator.permutation(WRONG) < WRONG // 2
         for row, swapped in zip(rows[start : start + WRONG], swap.tolist(), strict=True):
-            other = {"chosen": row["rejected"], "rejected": row["chosen"]} if swapped else {}
-            made.append({**row, **other})
-    return made
+            labels = {"chosen": row["rejected"], "rejected": row["chosen"]} if swapped else {}
+            shuffled_rows.append({**row, **labels})
+    return shuffled_rows
 
 
 def tables(name: str, seed: int, steps: int, folder: Path, model: Path, sums: Sequence[Sum]) -> dict[str, Any]:
-    """The tables of one run; its data, pairs or bare sums, is written into the folder."""
+    """Return the configuration of one run, whose data is written into the folder."""
     held, trained = sums[:HELD_OUT], sums[HELD_OUT:]
     rows: Sequence[Mapping[str, Any]] = trained if name == "online_dpo" else pairs(trained, seed)
     if name == CONTROL:
         rows = shuffled(rows, seed)
     write(folder / "held-out.jsonl", pairs(held, seed))
     write(folder / "sums.jsonl", rows)
-    columns, seeds = ({}, {"seed": seed}) if name == "online_dpo" else (COLUMNS, {})  # pairs of the data need no draws
+    columns, seeds = ({}, {"seed": seed}) if name == "online_dpo" else (COLUMNS, {})  # pairs need no draws
     return {
         "model": {"path": str(model)},
         "adapter": {"rank": 8, "seed": seed},
@@ -80,12 +80,12 @@ def tables(name: str, seed: int, steps: int, folder: Path, model: Path, sums: Se
 
 
 def write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """One JSON object a line."""
+    """Write one JSON object a line."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def margins(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
-    """What scores the held-out pairs by the model that the run trains; `preferred` is the share of margins above 0."""
+    """Return a function that scores the held-out pairs with the trained model; `preferred` is the share of margins above 0."""
     path = Path(run["data"]["path"]).with_name("held-out.jsonl")
     rollout = {key: value for key, value in run["rollout"].items() if key != "seed"}
     data = {"kind": "jsonl", "path": str(path), "shuffle": False, **COLUMNS}
@@ -94,8 +94,8 @@ def margins(run: Mapping[str, Any]) -> Callable[[int], dict[str, float]]:
     source = prepare.sources(config, loaded.tokenizer)[0]
 
     def measure(step: int) -> dict[str, float]:
-        made = evaluate.generations(loaded.model, source, len(source.prompts), step)
-        found = evaluate.margins(loaded.model, made, config.scoring_temperature())
-        return {"margin": BETA * found["margin_mean"], "preferred": found["margin_positive_share"]}
+        samples = evaluate.generations(loaded.model, source, len(source.prompts), step)
+        measured = evaluate.margins(loaded.model, samples, config.scoring_temperature())
+        return {"margin": BETA * measured["margin_mean"], "preferred": measured["margin_positive_share"]}
 
     return measure

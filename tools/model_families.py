@@ -1,9 +1,9 @@
-"""Build every family of the installed mlx-lm tiny, draw from it and train one step: run by `make record`, shown in docs/training.md.
+"""Build a tiny model of every family of mlx-lm, draw from it and train one step; `make record` updates docs/training.md.
 
     .venv/bin/python tools/model_families.py            # ten minutes; results/trainer/families.jsonl and the table
-    .venv/bin/python tools/model_families.py gemma2     # one family, printed, nothing is recorded
+    .venv/bin/python tools/model_families.py gemma2     # one family, printed but not recorded
 
-Each family runs in a process of its own, because some end it.
+Each family runs in its own process, because some crash it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PATHS = {
 
 
 def tried(family: str) -> dict[str, Any]:
-    """Return what the trainer does with a tiny model of the family, in this process."""
+    """Return the trainer's results with a tiny model of the family, in this process."""
     from gates.subjects.mlx_trainer import subject  # noqa: PLC0415
     from reference.trainer import model as models  # noqa: PLC0415
     from reference.trainer import smoke  # noqa: PLC0415
@@ -43,7 +43,7 @@ def tried(family: str) -> dict[str, Any]:
     model = {"family": family}
     try:
         models.load(model)
-    except Exception as error:  # noqa: BLE001  whatever the family's class or transformers raises
+    except Exception as error:  # noqa: BLE001  the family's class or transformers may raise anything
         return _failed("built", error)
     try:
         report = smoke.run(model, ADAPTER)
@@ -64,7 +64,7 @@ def tried(family: str) -> dict[str, Any]:
     except Exception as error:  # noqa: BLE001  as above
         return _failed("trained", error)
     rows = (slow["tokens"] == fast["tokens"]).all(axis=1)
-    equal = int(rows.sum())  # in one row another expert may be chosen by a gap of a rounding
+    equal = int(rows.sum())  # a rounding difference may choose another expert in one row
     leaves = {name for name in step["trainable"] if name.endswith(("lora_a", "lora_b"))}
     wrong = {
         f"the fastest rollout draws the slowest one's tokens in {equal} of {len(rows)} rows only": equal
@@ -74,7 +74,7 @@ def tried(family: str) -> dict[str, Any]:
         "the base changed": step["base_before"] != step["base_after"] or not set(step["changed"]) <= leaves,
         "the smoke test fails": not report.sound,
     }
-    found = [words for words, is_so in wrong.items() if is_so]
+    defects = [defect for defect, is_so in wrong.items() if is_so]
     return {
         "path": fast["path"],
         "why_not_faster": fast["reason"],
@@ -82,17 +82,17 @@ def tried(family: str) -> dict[str, Any]:
         "rows_equal": f"{equal} of {len(rows)}",
         "idle": len(leaves - set(step["changed"])),
         "without_adapter": sorted(report.linear_without_adapter),
-        "problem": "; ".join(found),
+        "problem": "; ".join(defects),
     }
 
 
-def _failed(what: str, error: Exception) -> dict[str, Any]:
-    words = " ".join(str(error).split())
-    return {"problem": f"not {what}: {type(error).__name__}: {words}"}
+def _failed(action: str, error: Exception) -> dict[str, Any]:
+    message = " ".join(str(error).split())
+    return {"problem": f"not {action}: {type(error).__name__}: {message}"}
 
 
-def _apart(family: str) -> dict[str, Any]:
-    """Return what `tried` returns, from another process."""
+def _in_process(family: str) -> dict[str, Any]:
+    """Return the result of `tried` in another process."""
     command = [sys.executable, __file__, family]
     try:
         done = subprocess.run(command, cwd=proofs.ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
@@ -100,18 +100,22 @@ def _apart(family: str) -> dict[str, Any]:
         return {"problem": f"not done in {LIMIT_S} s"}
     if done.returncode:
         return {"problem": f"the process ended with {done.returncode}"}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return outcome
 
 
 def table(lines: Iterable[Mapping[str, Any]]) -> str:
-    """Return the Markdown of recorded lines: families by what they do."""
+    """Return the markdown table of recorded lines, families grouped by their results."""
     every = [line for line in lines if "family" in line]
     sound = [line for line in every if not line["problem"]]
-    rows = [(words, [line for line in sound if line["path"] == path]) for path, words in PATHS.items()]
-    body = [f"| {words} | {len(found)} | {_names(found)} |" for words, found in rows if found]
+    rows = [(description, [line for line in sound if line["path"] == path]) for path, description in PATHS.items()]
+    body = [f"| {description} | {len(matching)} | {_names(matching)} |" for description, matching in rows if matching]
     broken = [f"- `{line['family']}`: {_escaped(line['problem'])}" for line in every if line["problem"]]
-    lacking = [f"`{one['family']}` ({', '.join(one['without_adapter'])})" for one in sound if one["without_adapter"]]
+    lacking = [
+        f"`{tested['family']}` ({', '.join(tested['without_adapter'])})"
+        for tested in sound
+        if tested["without_adapter"]
+    ]
     return "\n".join(
         [
             f"Of {len(every)} families {len(sound)} train.\n",
@@ -128,8 +132,8 @@ def _names(lines: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(line["family"].replace("_", r"\_") for line in lines)
 
 
-def _escaped(words: str) -> str:
-    short = words if len(words) <= 200 else f"{words[:199]}…"
+def _escaped(text: str) -> str:
+    short = text if len(text) <= 200 else f"{text[:199]}…"
     return re.sub(r"([_*<>|\[\]])", r"\\\1", short.replace("`", "'"))
 
 
@@ -139,7 +143,7 @@ def recorded() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Try the family that is named, or record them all."""
+    """Try the named family, or record all."""
     if len(sys.argv) > 1:
         print(json.dumps(tried(sys.argv[1]), sort_keys=True))
         return
@@ -149,7 +153,7 @@ def main() -> None:
     lines: list[dict[str, Any]] = [{**proofs.circumstances(), "versions": versions}]
     for family in tiny_mlx_lm.names():
         if tiny_mlx_lm.has_model(family):
-            lines.append({"family": family, **_apart(family)})
+            lines.append({"family": family, **_in_process(family)})
             print(json.dumps(lines[-1]), flush=True)
     draft = RECORD.with_suffix(".part")
     draft.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines), encoding="utf-8")

@@ -1,15 +1,15 @@
-"""Mutate the NumPy baseline in small ways, one at a time, and search for inputs on which a mutation that no gate catches shows.
+"""Apply small mutations to the NumPy baseline, one at a time, and search for inputs that reveal mutations no gate catches.
 
     .venv/bin/python tools/mutate_numpy_baseline.py                      # every module, 10,000 inputs of each op
-    .venv/bin/python tools/mutate_numpy_baseline.py loss kl --inputs 500 # a look at two modules
+    .venv/bin/python tools/mutate_numpy_baseline.py loss kl --inputs 500 # two modules, not recorded
     .venv/bin/python tools/mutate_numpy_baseline.py --record             # writes results/judge/inputs.json after each module
-    .venv/bin/python tools/mutate_numpy_baseline.py --record --resume    # goes on with the modules that are not recorded yet
-    .venv/bin/python tools/mutate_numpy_baseline.py --record --again     # after new cases: tries what the inputs had shown
+    .venv/bin/python tools/mutate_numpy_baseline.py --record --resume    # continues with modules that are not recorded yet
+    .venv/bin/python tools/mutate_numpy_baseline.py --record --again     # after new cases: retries mutations that other inputs revealed
 
-A mutation that fails a case of a gate is caught. With one that survives, the mutated and the original baseline are
-compared on valid inputs outside the cases (tools/valid_inputs). Where they differ by more than a textbook limit, the gates
-lack an input: it becomes a case whose name begins with `found-`. Otherwise the mutation counts as equivalent, which says
-no more than that so many inputs did not show it. Cases are judged in this process, each mutation in a fork.
+A mutation that fails a case of a gate is caught. For a survivor, the mutated and the original baseline are compared on
+valid inputs outside the cases (tools/valid_inputs). If they differ by more than a textbook limit, the gates lack an input:
+it becomes a case whose name starts with `found-`. Otherwise the mutation counts as equivalent, which only means that so
+many inputs did not reveal it. Cases are judged in this process, each mutation in a fork.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from gates.run.plan import Options, PlannedCase, runs_a_model
 from gates.worker.process import Hello, Worker
 
 RECORD = proofs.ROOT / "results" / "judge" / "inputs.json"
-INPUTS = 10_000  # of each op
+INPUTS = 10_000  # valid inputs of each op
 EVERY = 50  # mutations between two lines of progress
 Declared = Mapping[str, Sequence[Op]]  # several ops share a name: with and without the entropy, with pieces
 
 
 @dataclass(slots=True)
 class Search:
-    """What every mutation of a module is tried with."""
+    """The cases and inputs for the mutations of a module."""
 
     hello: Hello
     options: Options
@@ -66,16 +66,16 @@ class Search:
     declared: Declared
 
     def answers(self, module: str, chosen: Sequence[Mutation]) -> Iterator[tuple[Mutation, Answer]]:
-        """Yield what becomes of each mutation, by the cases and inputs that run its function."""
+        """Yield the result of each mutation on the cases and inputs that run its function."""
         for mutation in chosen:
-            place = (module, mutation.function)
-            cases = ordered(job for job, functions in self.cases if place in functions)
-            samples = [sample for sample in self.samples if place in sample.functions]
+            function = (module, mutation.function)
+            cases = ordered(job for job, functions in self.cases if function in functions)
+            samples = [sample for sample in self.samples if function in sample.functions]
             yield mutation, tried(mutation, module, cases, samples, self.declared, self.hello, self.options)
 
 
 def of(module: str, inputs: int, *, quick: bool = False) -> Search:
-    """Return the cases of the module's ops that the original passes, and as many inputs outside them of each op."""
+    """Return the cases of the module's ops that the original passes, and `inputs` other inputs of each op."""
     subject = load().subjects["numpy"]
     served = Worker.start(subject, threads=1)
     hello = served.hello
@@ -90,15 +90,15 @@ def of(module: str, inputs: int, *, quick: bool = False) -> Search:
     planned = planning.plan([gate for gate in gates if asked & {op.name for op in gate.ops}], [subject], quick=quick)
     cases = []
     for job in planned:
-        found, functions = traced(partial(status, job, ops, hello, options))
-        if found == "correct":
+        verdict, functions = traced(partial(status, job, ops, hello, options))
+        if verdict == "correct":
             cases.append((job, functions))
     samples = [sample for op in GENERATORS if op in asked for sample in drawn(op, inputs)]
     return Search(hello, options, cases, samples, declared)
 
 
 def drawn(op: str, count: int) -> Iterator[Sample]:
-    """Yield inputs of an op with what the original gives for them; those that it refuses are not valid."""
+    """Yield inputs of an op with the original's outputs, without inputs that it refuses."""
     call = operations()[op]
     for number in range(count):
         levels, inputs = GENERATORS[op].draw(number)
@@ -129,11 +129,11 @@ def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]
 
 
 def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a module after the mutations that no case caught were tried once more: cases may be new."""
+    """Return the record of a module after retrying the mutations that no case caught, since there may be new cases."""
     at, before = revision(), known["survivors"]
     open_ = {
         place_of(line) for line in before if line["verdict"] == "found"
-    }  # two in one line may read alike: both are tried
+    }  # two in one line may look alike: both are tried
     search = of(module, known["inputs_of_each_op"])
     chosen = [
         mutation
@@ -148,24 +148,24 @@ def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def place_of(line: Mapping[str, Any]) -> tuple[int, str, str]:
-    """Return which mutation a line of the record is about."""
+    """Return the identity of the mutation of a record line."""
     return line["line"], line["function"], line["change"]
 
 
 def revision() -> str:
-    """Return the commit that is checked out, and whether tracked files differ from it."""
+    """Return the current commit, and whether tracked files differ from it."""
     name, dirty = commit()
     return f"{(name or 'none')[:8]}{' (dirty)' if dirty else ''}"
 
 
 def counted(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Return how many of the mutations that no earlier case caught have each verdict."""
+    """Count the verdicts of the mutations that no earlier case caught."""
     counts = Counter(line["verdict"] for line in lines)
     return {verdict.replace(" ", "_"): counts[verdict] for verdict in ("new case", "found", "equivalent")}
 
 
 def tried_all(search: Search, module: str, chosen: Sequence[Mutation]) -> Iterator[dict[str, Any]]:
-    """Yield what the record says of each mutation, and print those that no earlier case catches."""
+    """Yield the record line of each mutation, and print those that no earlier case catches."""
     began, counts = time.monotonic(), Counter[str]()
     print(
         f"{module}: {len(chosen)} mutations, {len(search.cases)} cases, {len(search.samples)} inputs outside them",
@@ -201,7 +201,7 @@ def tried_all(search: Search, module: str, chosen: Sequence[Mutation]) -> Iterat
 
 
 def main() -> int:
-    """Return 1 if a mutation that no gate catches shows on a valid input."""
+    """Return 1 if a valid input reveals a mutation that no gate catches."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", choices=[*MODULES, []], default=[])
     parser.add_argument("--inputs", type=int, default=INPUTS, help="of each op, outside the cases")
@@ -209,26 +209,26 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write results/judge/inputs.json after each module")
     parser.add_argument("--resume", action="store_true", help="leave out the modules that are recorded")
     parser.add_argument("--again", action="store_true", help="try the recorded mutations once more that no case caught")
-    asked = parser.parse_args()
-    if asked.record and asked.quick:
+    options = parser.parse_args()
+    if options.record and options.quick:
         parser.error("--record is given with --quick, must be given with all cases")
     known: dict[str, Any] = json.loads(RECORD.read_text())["modules"] if RECORD.exists() else {}
-    found = 0
+    count = 0
     try:
-        for module in asked.modules or MODULES:
-            if (asked.resume and module in known) or (asked.again and module not in known):
+        for module in options.modules or MODULES:
+            if (options.resume and module in known) or (options.again and module not in known):
                 continue
             known[module] = (
-                again(module, known[module]) if asked.again else searched(module, asked.inputs, quick=asked.quick)
+                again(module, known[module]) if options.again else searched(module, options.inputs, quick=options.quick)
             )
-            found += known[module]["found"]
-            if asked.record:
+            count += known[module]["found"]
+            if options.record:
                 kept = {name: known[name] for name in MODULES if name in known}
                 write_whole(RECORD, json.dumps({"modules": kept}, indent=1, ensure_ascii=False) + "\n")
     except KeyboardInterrupt:
         print("interrupted: the modules above are done; --resume goes on with the others", file=sys.stderr)
         return 130
-    return 1 if found else 0
+    return 1 if count else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Build the NumPy baseline with one mutation, judge the gates' cases with it, and compare it with the original on other inputs."""
+"""Build the NumPy baseline with one mutation, judge the gates' cases, and compare it with the original on other inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gates.worker.process import Hello
 from reference.oracle import sampling as oracle
 
 FOLDER = Path(numpy_baseline.__file__).parent
-MODULES = (  # each after those that it imports
+MODULES = (  # in the order of imports
     "arguments",
     "terms",
     "logprobs",
@@ -44,42 +44,42 @@ MODULES = (  # each after those that it imports
     "sampling",
     "subject",
 )
-LIMIT_S = 240  # for one mutation: its cases take seconds, the search of ten thousand inputs a minute
+LIMIT_S = 240  # for one mutation: cases take seconds, ten thousand inputs a minute
 CAUGHT: frozenset[Status] = frozenset(("wrong", "fragile", "imprecise"))
-FOUND = "found-"  # the names of cases that were found by this search begin so
-GROSS = 1e-3  # relative: a difference of this size is compared with its limit at once
-NEAREST = 40  # of the smaller differences, the largest so many are compared with their limits
-LOOSE = {"loss_of_completions": 2.0**-18}  # of the sum of its |numbers|; other ops without textbook limits are exact
-ANSWERS = OracleCache(kept=4 << 30, largest=64 << 20)  # the oracle's results of all cases, shared by the forks
+FOUND = "found-"  # prefix of the cases that this search found
+GROSS = 1e-3  # relative difference that is compared with its limit at once
+NEAREST = 40  # number of smaller differences, largest first, compared with their limits
+LOOSE = {"loss_of_completions": 2.0**-18}  # limit relative to Σ|values|; other ops without textbook limits are exact
+ANSWERS = OracleCache(kept=4 << 30, largest=64 << 20)  # the oracle's results of all cases, shared by forks
 
 Operations = Mapping[str, Callable[..., Any]]
 
 
 def operations(module: str = "", tree: ast.Module | None = None) -> Operations:
-    """Build the baseline's ops anew, with a mutation in one of its modules."""
+    """Rebuild the baseline's ops, optionally with a mutated module."""
     for name in MODULES:
-        made = types.ModuleType(f"{numpy_baseline.__name__}.{name}")
-        made.__file__ = str(FOLDER / f"{name}.py")
-        sys.modules[made.__name__] = made
-        setattr(numpy_baseline, name, made)
+        rebuilt = types.ModuleType(f"{numpy_baseline.__name__}.{name}")
+        rebuilt.__file__ = str(FOLDER / f"{name}.py")
+        sys.modules[rebuilt.__name__] = rebuilt
+        setattr(numpy_baseline, name, rebuilt)
         mutated = name == module and tree is not None
-        code = compile(tree, made.__file__, "exec") if mutated else compiled(name)
-        exec(code, made.__dict__)  # noqa: S102  our own source
-    found: Operations = sys.modules[f"{numpy_baseline.__name__}.subject"].OPS
-    return found
+        code = compile(tree, rebuilt.__file__, "exec") if mutated else compiled(name)
+        exec(code, rebuilt.__dict__)  # noqa: S102  source of this repository
+    ops: Operations = sys.modules[f"{numpy_baseline.__name__}.subject"].OPS
+    return ops
 
 
 @cache
 def compiled(name: str) -> types.CodeType:
-    """Return the code of one of the baseline's modules as it is."""
+    """Return the compiled code of an unmutated module of the baseline."""
     path = FOLDER / f"{name}.py"
     return compile(path.read_text(), str(path), "exec")
 
 
 def importers(module: str) -> set[str]:
-    """Return the modules of the baseline that run code of a module: itself, and those that import it."""
-    found = {module}
-    for name in MODULES[:-1]:  # the last one imports all
+    """Return a module of the baseline and the modules that import it."""
+    modules = {module}
+    for name in MODULES[:-1]:  # the last module imports all
         text = (FOLDER / f"{name}.py").read_text()
         imported = {
             alias.name
@@ -87,28 +87,28 @@ def importers(module: str) -> set[str]:
             if isinstance(node, ast.ImportFrom) and node.module == numpy_baseline.__name__
             for alias in node.names
         }
-        if imported & found:
-            found.add(name)
-    return set(MODULES) if module in {"arguments", "subject"} else found
+        if imported & modules:
+            modules.add(name)
+    return set(MODULES) if module in {"arguments", "subject"} else modules
 
 
 def ops_of(module: str) -> list[str]:
-    """Return the ops that may run code of a module."""
+    """Return the ops that may use a module."""
     modules = [sys.modules[f"{numpy_baseline.__name__}.{name}"] for name in importers(module) if name != "subject"]
-    return [op for op in operations() if any(hasattr(one, op) for one in modules)]
+    return [op for op in operations() if any(hasattr(candidate, op) for candidate in modules)]
 
 
 def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) -> Status:
-    """Return the status that the gate gives to one case."""
+    """Return the status of one case."""
 
     def call(op: str, inputs: Mapping[str, Any], layout: Mapping[str, str], _kill_after_s: float | None) -> Outcome:
-        given = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in inputs.items()}
-        answer = worker._answer(ops.get(op), {"op": op, "layout": dict(layout), "inputs": given})  # noqa: SLF001
+        arguments = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in inputs.items()}
+        answer = worker._answer(ops.get(op), {"op": op, "layout": dict(layout), "inputs": arguments})  # noqa: SLF001
         if answer["kind"] != "value":
             return Outcome(answer["kind"], error=answer["error"])
         try:
             value = {k: v if isinstance(v, list) else np.asarray(v) for k, v in answer["value"].items()}
-        except ValueError as error:  # what is no array does not pass a pipe
+        except ValueError as error:  # the value cannot be sent through a pipe
             return Outcome("raised", error=str(error))
         return Outcome("value", value)
 
@@ -116,7 +116,7 @@ def status(job: PlannedCase, ops: Operations, hello: Hello, options: Options) ->
 
 
 def traced(run: Callable[[], Any]) -> tuple[Any, frozenset[tuple[str, str]]]:
-    """Return what a call returns, and the baseline's modules and functions that it ran."""
+    """Return the result of a call, and the modules and functions of the baseline that it ran."""
     seen: set[tuple[str, str]] = set()
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
@@ -133,11 +133,11 @@ def traced(run: Callable[[], Any]) -> tuple[Any, frozenset[tuple[str, str]]]:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One valid input outside the cases, with what the original gives for it."""
+    """One valid input outside the cases, with the original's outputs."""
 
     op: str
     number: int
-    levels: Mapping[str, str]  # what was chosen of each factor
+    levels: Mapping[str, str]  # the level of each factor
     inputs: Mapping[str, Any]
     wanted: Mapping[str, Any]
     functions: frozenset[tuple[str, str]]
@@ -145,12 +145,12 @@ class Sample:
 
 @dataclass(slots=True)
 class Answer:
-    """What became of one mutation."""
+    """The result of one mutation."""
 
     verdict: str  # "caught", "found" or "equivalent"
     by: str = ""  # the gate and case that catch it
-    inputs: int = 0  # those outside the cases on which it was compared
-    where: dict[str, Any] = field(default_factory=dict)  # of what was found: op, number and levels of the input
+    inputs: int = 0  # number of compared inputs outside the cases
+    where: dict[str, Any] = field(default_factory=dict)  # op, number and levels of the revealing input
 
     def __post_init__(self) -> None:
         if self.verdict not in {"caught", "found", "equivalent"}:
@@ -158,24 +158,24 @@ class Answer:
 
 
 def ordered(cases: Iterable[PlannedCase]) -> list[PlannedCase]:
-    """Return the cases in the order in which a mutation meets them: the cheap ones that catch most of them first.
+    """Return the cases in the order in which they are judged, the cheapest and most effective first.
 
-    Quick ones first, of them the first of each gate, then the second of each; those that the search has found last, so
-    that a mutation that one of these catches is known to escape all others.
+    Quick cases come first, in turns of one per gate; cases found by the search come last, so that mutations caught by these
+    are known to escape all others.
     """
     places: dict[str, int] = {}
     order = []
     for job in sorted(cases, key=lambda job: not job.case.quick):
         places[job.gate.id] = places.get(job.gate.id, 0) + 1
         order.append((job.case.name.startswith(FOUND), not job.case.quick, places[job.gate.id], len(order), job))
-    return [job for *_, job in sorted(order, key=lambda one: one[:4])]
+    return [job for *_, job in sorted(order, key=lambda entry: entry[:4])]
 
 
 def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
-    """Whether outputs differ from those of the original by more than the textbook limits, or at all where there are none."""
+    """Whether outputs differ from the original's by more than the textbook limits, or at all without limits."""
     op = next((op for op in ops if sample.wanted.keys() <= op.outputs.keys()), ops[0])
-    given = {name: x for name, x in sample.inputs.items() if name != "entropy"}  # it says which op is asked
-    limits = {} if op.textbook is None else op.textbook(**given)
+    inputs = {name: x for name, x in sample.inputs.items() if name != "entropy"}  # it only selects the op
+    limits = {} if op.textbook is None else op.textbook(**inputs)
     loose = LOOSE.get(sample.op, 0.0) * sum(float(np.abs(x).sum()) for x in sample.wanted.values())
     if sample.op == "sample_tokens":
         return draws_differ(sample, got, limits)
@@ -185,7 +185,7 @@ def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
             return True
         if a.size and not np.array_equal(a, b, equal_nan=True):
             limit = np.asarray(limits.get(name, loose))
-            limit = limit.max(axis=-1) if limit.ndim > a.ndim else limit  # of each id, where one of them was drawn
+            limit = limit.max(axis=-1) if limit.ndim > a.ndim else limit  # limits of all ids where one was drawn
             observed, _, claimed = worst_claimed(b, a, limit)
             if claimed and not observed <= 1.0:
                 return True
@@ -193,7 +193,7 @@ def differs(ops: Sequence[Op], sample: Sample, got: Mapping[str, Any]) -> bool:
 
 
 def draws_differ(sample: Sample, got: Mapping[str, Any], limits: Mapping[str, Any]) -> bool:
-    """Whether draws differ in more than rounding decides: which tokens stay, and on which side of a uniform a sum lies."""
+    """Whether draws differ by more than rounding explains, given limits of the filtered log-probs."""
     filters = {name: x for name, x in sample.inputs.items() if name != "uniforms"}
     filtered, rows = oracle.filtered_logprobs(**filters), np.arange(len(sample.wanted["tokens"]))
     decided = ~np.isinf(limits["logprobs"]).any(axis=-1)
@@ -210,7 +210,7 @@ def draws_differ(sample: Sample, got: Mapping[str, Any], limits: Mapping[str, An
 
 
 def size_of(want: Any, got: Any) -> float:
-    """Return the largest difference in proportion to the values, at most 2; NaN on one side is a difference of 2."""
+    """Return the largest relative difference, at most 2; NaN on one side counts as 2."""
     with np.errstate(all="ignore"):
         share = np.abs(got - want) / np.maximum(np.abs(want), np.abs(got))
     same = (got == want) | (np.isnan(got) & np.isnan(want))
@@ -218,7 +218,7 @@ def size_of(want: Any, got: Any) -> float:
 
 
 def rounded(got: Any, want: Any) -> Any:
-    """Return an output as float64, in the precision of the original's: to give more of it is no mistake."""
+    """Return an output as float64 after rounding to the original's dtype, since more precision is not a mistake."""
     like = np.asarray(want).dtype
     return np.asarray(np.asarray(got).astype(like) if like.kind == "f" else got, np.float64)
 
@@ -226,17 +226,17 @@ def rounded(got: Any, want: Any) -> Any:
 def search(
     samples: Sequence[Sample], ops: Operations, declared: Mapping[str, Sequence[Op]]
 ) -> tuple[int, Sample | None]:
-    """Return on how many inputs the mutated ops were compared, and the first input that tells them from the original.
+    """Return the number of compared inputs, and the first one on which mutated and original ops differ.
 
-    A gross difference is compared with its textbook limit at once. Of the smaller ones the `NEAREST` largest are.
+    Gross differences are compared with their textbook limits at once, then the `NEAREST` largest of the others.
     """
     small: list[tuple[float, Sample, Mapping[str, Any]]] = []
     for number, sample in enumerate(samples, 1):
-        given = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in sample.inputs.items()}
+        arguments = {name: x.copy() if isinstance(x, np.ndarray) else x for name, x in sample.inputs.items()}
         try:
-            outputs = ops[sample.op](**given)
+            outputs = ops[sample.op](**arguments)
             got = {name: rounded(outputs[name], want) for name, want in sample.wanted.items()}
-        except Exception:  # noqa: BLE001  the original returned numbers
+        except Exception:  # noqa: BLE001  the original does not raise here
             return number, sample
         if any(got[name].shape != np.shape(want) for name, want in sample.wanted.items()):
             return number, sample
@@ -245,7 +245,7 @@ def search(
             return number, sample
         if 0.0 < size <= GROSS:
             small.append((size, sample, got))
-    small.sort(key=lambda one: -one[0])
+    small.sort(key=lambda entry: -entry[0])
     for _, sample, got in small[:NEAREST]:
         if differs(declared[sample.op], sample, got):
             return len(samples), sample
@@ -261,30 +261,30 @@ def tried(
     hello: Hello,
     options: Options,
 ) -> Answer:
-    """Judge the cases with a mutation, then search the other inputs; what does not load or end is caught too."""
+    """Judge the cases with a mutation, then search the other inputs; a mutation that fails to load or end is caught."""
 
     def answer() -> Answer:
         try:
             ops = operations(module, mutation.tree)
-        except Exception:  # noqa: BLE001  whatever a mutated module raises
+        except Exception:  # noqa: BLE001  a mutated module may raise anything
             return Answer("caught", "does not load")
         for job in cases:
             if status(job, ops, hello, options) in CAUGHT:
                 return Answer("caught", f"{job.gate.id} · {job.case.name}")
-        number, found = search(samples, ops, declared)
-        if found is None:
+        number, where = search(samples, ops, declared)
+        if where is None:
             return Answer("equivalent", inputs=number)
-        return Answer("found", "", number, {"op": found.op, "number": found.number, "levels": dict(found.levels)})
+        return Answer("found", "", number, {"op": where.op, "number": where.number, "levels": dict(where.levels)})
 
     text = in_fork(lambda: json.dumps(asdict(answer())), LIMIT_S)
     return Answer(**json.loads(text)) if text else Answer("caught", "does not end")
 
 
 def in_fork(make: Callable[[], str], limit_s: float) -> str:
-    """Return the text that a fork of this process makes, or nothing if that takes more processor time.
+    """Return the text that a fork of this process makes, or "" after the limit of processor time.
 
     Raises:
-        RuntimeError: the fork raised: an error of ours.
+        RuntimeError: the fork raised, which is an error of this tool.
     """
     read, write = os.pipe()
     child = os.fork()
@@ -298,7 +298,7 @@ def in_fork(make: Callable[[], str], limit_s: float) -> str:
         return text
     failed = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the search between two mutations
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C between two mutations
         signal.setitimer(signal.ITIMER_PROF, limit_s)
         os.close(read)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

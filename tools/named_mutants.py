@@ -1,6 +1,6 @@
-"""Catalogued mistakes that the diagnosis names, with part of the words that may name each: kept by hand.
+"""Mutants that the diagnosis names, with accepted parts of each name; maintained by hand.
 
-A mistake that several ops have may have several names. In a call without padding, the last column of the batch is the last
+A mutant of several ops may have several names. In a call without padding, the last column of the batch is the last
 token of each row, so that `loss.last-column-dropped` has that name.
 """
 
@@ -190,15 +190,15 @@ NAMES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def problems(words: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the mutants, with their words by op, that have another name than this table's, or a name that it does not know."""
-    found = []
-    for mutant, by_op in words.items():
+def problems(names: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return a problem for each name, given by mutant and op, that this table does not accept."""
+    messages = []
+    for mutant, by_op in names.items():
         for op, name in by_op.items():
             if mutant not in NAMES:
-                found.append(f"{mutant}: {op} is named “{name}”; read it and add it to tools/named_mutants.py")
+                messages.append(f"{mutant}: {op} is named “{name}”; read it and add it to tools/named_mutants.py")
             elif not any(part in name for part in NAMES[mutant]):
-                found.append(
+                messages.append(
                     f"{mutant}: {op} is named “{name}”, must hold {' or '.join(f'“{x}”' for x in NAMES[mutant])}"
                 )
-    return found
+    return messages

@@ -1,4 +1,4 @@
-"""What the programs that record long proofs share: a command's output, the numbers in it, a file of one line a proof."""
+"""Shared by the programs that record long proofs: a command's output, its numbers, and the file of proofs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def output(command: list[str], **environment: str) -> str:
-    """What a command prints; it must succeed."""
+    """Return the output of a command, which must succeed."""
     print("==", *command, flush=True)
     done = subprocess.run(
         command,
@@ -37,7 +37,7 @@ def output(command: list[str], **environment: str) -> str:
 
 
 def numbers(pattern: str, text: str) -> list[float]:
-    """The groups of the one place where the pattern matches."""
+    """Return the groups of the only match of the pattern."""
     match = re.search(pattern, text)
     if match is None:
         raise SystemExit(f"no line matches {pattern!r} in:\n{text}")
@@ -45,13 +45,13 @@ def numbers(pattern: str, text: str) -> list[float]:
 
 
 def circumstances() -> dict[str, Any]:
-    """When, of which commit and on which processor."""
+    """Return date, commit and processor."""
     commit = output(["git", "rev-parse", "HEAD"]).strip()
     return {"date": datetime.now(UTC).date().isoformat(), "commit": commit, "cpu": cpu()[0], "features": cpu()[1]}
 
 
 def record(path: Path, line: dict[str, Any]) -> None:
-    """Put the line in the place of the last one of its proof; the file is replaced in one piece."""
+    """Replace the line of the same proof; the file is written atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [old for old in lines if json.loads(old)["proof"] != line["proof"]]

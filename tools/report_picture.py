@@ -2,8 +2,8 @@
 
     .venv/bin/python tools/report_picture.py
 
-The picture keeps a digest of its page, so it is drawn again only where the page is another one. Without Chromium, and in CI,
-whose fonts are others, it stays as it is, and a line says whether it is of today's page.
+The picture has a digest of its page, so it is redrawn only if the page changed. Without Chromium, and in CI, which has other
+fonts, it is unchanged, and a line says whether it is current.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PICTURE = ROOT / "docs" / "report.png"
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SIZE = "1180,900"  # columns and rows of the window
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1")
-KEY = "page"  # of the digest in the picture's metadata
+KEY = "page"  # key of the digest in the picture's metadata
 
 
 def page(folder: Path) -> Path:
@@ -37,7 +37,7 @@ def page(folder: Path) -> Path:
 
 
 def drawn_of() -> str:
-    """Return the digest of the page that the picture was drawn of."""
+    """Return the digest of the picture's page."""
     if not PICTURE.exists():
         return ""
     with Image.open(PICTURE) as picture:
@@ -45,7 +45,7 @@ def drawn_of() -> str:
 
 
 def draw(program: str, file: Path, digest: str) -> None:
-    """Replace the picture, in 128 colours: text and tables need no more."""
+    """Replace the picture, in 128 colours, which suffice for text and tables."""
     raw = file.with_suffix(".png")
     command = [program, *FLAGS, f"--window-size={SIZE}", f"--screenshot={raw}", file.as_uri()]
     subprocess.run(command, check=True, timeout=120, capture_output=True)

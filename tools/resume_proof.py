@@ -1,7 +1,7 @@
-"""A run killed at 100 random moments ends with the bytes of an uninterrupted one: run by `make record`, recorded, read by a test.
+"""Kill a training run at 100 random moments and compare its bytes with an uninterrupted one; run by `make record`.
 
     .venv/bin/python tools/resume_proof.py          # a quarter of an hour; results/trainer/proofs.jsonl
-    .venv/bin/python tools/resume_proof.py 3        # a look at it: three kills, nothing is recorded
+    .venv/bin/python tools/resume_proof.py 3        # three kills, not recorded
 
 The short form, ten kills, is a test of `make test`.
 """
@@ -37,9 +37,9 @@ def resume(kills: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run it; record it if it was run in full."""
+    """Run the proof; record it if it was run in full."""
     kills = int(sys.argv[1]) if len(sys.argv) > 1 else KILLS
-    shared = proofs.circumstances()  # of the tree that runs, whatever is committed meanwhile
+    shared = proofs.circumstances()  # before the run, since there may be commits meanwhile
     line = {**resume(kills), **shared}
     if kills < KILLS:
         print(line["found"])

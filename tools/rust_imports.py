@@ -2,9 +2,9 @@
 
 Usage: `python tools/rust_imports.py [FOLDER ...]`, each FOLDER the `src/` of a crate; default: all crates under rust/.
 
-A file is a module. It imports another file if it names an item that is defined there, in a `use` or in a path such as
-`crate::rows::Row`. A re-export is followed to the file that defines the item, and is not an import by itself: a parent
-may declare and re-export its children. Code under `#[cfg(test)]`, comments and strings do not count.
+A file is a module. It imports another file if it names an item defined there, in a `use` or in a path such as
+`crate::rows::Row`. A re-export is followed to the defining file and is not an import itself, since a parent may declare
+and re-export its children. Code under `#[cfg(test)]`, comments and strings do not count.
 """
 
 import re
@@ -27,18 +27,18 @@ WORD = re.compile(r"\w+|::|[{},*$]")
 
 @dataclass
 class File:
-    """One module: the names it brings into scope, and the paths that its code names."""
+    """One module: the names in its scope, and the paths in its code."""
 
     path: Path
-    imports: dict[str, Names] = field(default_factory=dict)  # name in scope → path that it stands for
+    imports: dict[str, Names] = field(default_factory=dict)  # name in scope → path
     used: set[Names] = field(default_factory=set)
 
 
 def without_tests(text: str) -> str:
     """Return the code of a source file without comments, strings and test modules."""
     code = COMMENT_OR_STRING.sub(" ", text)
-    while found := TEST_MODULE.search(code):
-        code = code[: found.start()] + code[end_of_block(code, found.end()) :]
+    while match := TEST_MODULE.search(code):
+        code = code[: match.start()] + code[end_of_block(code, match.end()) :]
     return code
 
 
@@ -53,23 +53,23 @@ def end_of_block(code: str, start: int) -> int:
 
 
 def leaves(tree: str) -> Iterator[tuple[str, Names]]:
-    """Yield what a `use` brings into scope: each name with the path that it stands for."""
-    words = [word for word in WORD.findall(tree) if word != "$"]
+    """Yield each name that a `use` brings into scope with its path."""
+    tokens = [word for word in WORD.findall(tree) if word != "$"]
     prefixes: list[Names] = []
     path: list[str] = []
     alias = ""
-    for position, word in enumerate([*words, ","]):
+    for position, word in enumerate([*tokens, ","]):
         if word == "{":
             prefixes.append(tuple(path))
         elif word in {",", "}"}:
-            if path and words[position - 1] not in {"}", "{", ","}:
+            if path and tokens[position - 1] not in {"}", "{", ","}:
                 names = tuple(path[:-1] if path[-1] in {"self", "*"} else path)
                 yield alias or (names[-1] if path[-1] == "self" else path[-1]), names
             if word == "}":
                 prefixes.pop()
             path, alias = list(prefixes[-1]) if prefixes else [], ""
         elif word == "as":
-            alias = words[position + 1]
+            alias = tokens[position + 1]
         elif word != "::" and not alias:
             path.append(word)
 
@@ -83,27 +83,27 @@ def read(folder: Path) -> dict[Module, File]:
         file = files[module] = File(path)
         code = as_one_module(without_tests(path.read_text()))
         rest = DECLARATION.sub(" ", USE.sub(" ", code))
-        for found in USE.finditer(code):
-            for name, names in leaves(found["tree"]):
+        for match in USE.finditer(code):
+            for name, names in leaves(match["tree"]):
                 file.imports[name] = names
-                if not found["public"] or name == "*" or re.search(rf"\b{name}\b", rest):
+                if not match["public"] or name == "*" or re.search(rf"\b{name}\b", rest):
                     file.used.add(names)
-        for found in PATH.finditer(rest):
-            file.used.add(tuple(re.findall(r"\w+", found[0])))
+        for match in PATH.finditer(rest):
+            file.used.add(tuple(re.findall(r"\w+", match[0])))
     return files
 
 
 def as_one_module(code: str) -> str:
-    """Return the code with `super` of inline modules replaced by `self`: they belong to their file."""
-    for found in reversed(list(INLINE_MODULE.finditer(code))):
-        end = end_of_block(code, found.end())
-        block = re.sub(r"(?<!super::)\bsuper::", "self::", code[found.end() : end])
-        code = code[: found.end()] + block + code[end:]
+    """Return the code with `super` of inline modules replaced by `self`, since they belong to their file."""
+    for match in reversed(list(INLINE_MODULE.finditer(code))):
+        end = end_of_block(code, match.end())
+        block = re.sub(r"(?<!super::)\bsuper::", "self::", code[match.end() : end])
+        code = code[: match.end()] + block + code[end:]
     return code
 
 
 def resolve(files: Mapping[Module, File], module: Module, names: Names) -> Module | None:
-    """Return the module that defines what a path names, or None for what is outside of the crate."""
+    """Return the module that defines the item of a path, or None if it is outside of the crate."""
     for _ in range(len(files)):  # at most one re-export per file
         here = module
         if names[0] == "crate":
@@ -112,7 +112,7 @@ def resolve(files: Mapping[Module, File], module: Module, names: Names) -> Modul
             while names and names[0] in {"self", "super"}:
                 here, names = (here[:-1] if names[0] == "super" else here), names[1:]
         elif (alias := files[module].imports.get(names[0])) == names[:1]:
-            return module  # a macro, which `use` gives to other files
+            return module  # a macro, which other files import by `use`
         elif alias is not None and alias[0] != names[0]:
             names = alias + names[1:]
             continue
@@ -152,12 +152,12 @@ def circles(graph: Mapping[Module, set[Module]]) -> list[list[Module]]:
                     routes.append([*route, target])
         return []
 
-    found: list[list[Module]] = []
+    result: list[list[Module]] = []
     for module in sorted(graph):
         circle = shortest(module)
-        if circle and not any(module in other for other in found):
-            found.append(circle)
-    return found
+        if circle and not any(module in known for known in result):
+            result.append(circle)
+    return result
 
 
 def main(folders: list[Path]) -> int:

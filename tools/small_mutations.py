@@ -1,8 +1,8 @@
 """Mutate a module in small ways, one at a time: operators, constants, bounds, conditions, terms, arguments, calls, statements.
 
-The engines that the registry has were looked at first. cosmic-ray swaps operators and numbers; mutmut also leaves out
-arguments. Neither swaps two arguments, drops a call or a term, negates a condition or leaves out the bound of a slice,
-which are the mistakes of array code, and both run a test suite for each mutation. So the engine stays our own.
+Published engines do not suffice: cosmic-ray swaps operators and numbers; mutmut also omits arguments. Neither swaps two
+arguments, drops a call or a term, negates a condition or omits the bound of a slice, which are the mistakes of array code,
+and both run a test suite for each mutation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 Node = ast.expr | ast.stmt | ast.comprehension
-Change = tuple[str, ast.AST]  # words, and what stands in a node's place
+Change = tuple[str, ast.AST]  # description, and the replacement of a node
 OTHER: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Lt: (ast.LtE, ast.Gt),
     ast.LtE: (ast.Lt, ast.GtE),
@@ -37,7 +37,7 @@ OTHER: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.And: (ast.Or,),
     ast.Or: (ast.And,),
 }
-ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators whose sides are no equals
+ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)  # operators that are not commutative
 NAMES = {
     "minimum": ("maximum",),
     "maximum": ("minimum",),
@@ -59,7 +59,7 @@ NAMES = {
     "isfinite": ("isnan",),
     "float64": ("float32",),
 }
-REFUSALS = ("arguments.", "_refuse", "_need", "_one_of")  # what refuses inputs: no gate asks for a refusal
+REFUSALS = ("arguments.", "_refuse", "_need", "_one_of")  # code that refuses inputs, which no gate tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,9 @@ class Mutation:
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Yield the module with one small mutation after the other, in the bodies of its functions; no program twice."""
+    """Yield the distinct small mutations of the module's functions."""
     tree = ast.parse(source)
-    places = {id(node): place for place, node in enumerate(ast.walk(tree))}
+    places = {id(node): index for index, node in enumerate(ast.walk(tree))}
     modules = frozenset(
         name.asname or name.name
         for node in ast.walk(tree)
@@ -86,36 +86,36 @@ def mutations(source: str) -> Iterator[Mutation]:
         seen = {ast.unparse(function)}
         for node in _computing(function):
             line = node.target.lineno if isinstance(node, ast.comprehension) else node.lineno
-            for words, other in _others(node, modules):
-                changed, text = _with(source, places[id(function)], places[id(node)], other)
+            for description, replacement in _others(node, modules):
+                changed, text = _with(source, places[id(function)], places[id(node)], replacement)
                 if text not in seen:
                     seen.add(text)
-                    said = f"{words}: {ast.unparse(node).strip()}".replace("\n", "; ")
-                    yield Mutation(line, function.name, said, changed)
+                    change = f"{description}: {ast.unparse(node).strip()}".replace("\n", "; ")
+                    yield Mutation(line, function.name, change, changed)
 
 
-def _with(source: str, function: int, place: int, other: ast.AST) -> tuple[ast.Module, str]:
-    """Return the program anew, with another node at a place of a function, and the function's text.
+def _with(source: str, function: int, index: int, new: ast.AST) -> tuple[ast.Module, str]:
+    """Return a copy of the program with one node of a function replaced, and the function's text.
 
-    To parse is quicker than to copy a tree.
+    Parsing is faster than copying a tree.
     """
     whole = ast.parse(source)
     nodes = list(ast.walk(whole))
-    target, made = nodes[place], copy.deepcopy(other)
-    _Swap(target, ast.copy_location(made, target) if hasattr(target, "lineno") else made).visit(nodes[function])
+    target, copied = nodes[index], copy.deepcopy(new)
+    _Swap(target, ast.copy_location(copied, target) if hasattr(target, "lineno") else copied).visit(nodes[function])
     return ast.fix_missing_locations(whole), ast.unparse(nodes[function])
 
 
 class _Swap(ast.NodeTransformer):
-    def __init__(self, target: ast.AST, other: ast.AST) -> None:
-        self._target, self._other = target, other
+    def __init__(self, target: ast.AST, new: ast.AST) -> None:
+        self._target, self._other = target, new
 
     def visit(self, node: ast.AST) -> ast.AST:
         return self._other if node is self._target else self.generic_visit(node)
 
 
 def _computing(node: ast.AST) -> Iterator[Node]:
-    """Yield what computes below a node, without docstrings, annotations and what only refuses an input."""
+    """Yield the computing nodes below a node, without docstrings, annotations and refusals of inputs."""
     for child in ast.iter_child_nodes(node):
         text = ast.unparse(child) if isinstance(child, ast.Expr | ast.Call) else ""
         refuses = isinstance(child, ast.If) and isinstance(child.body[-1], ast.Raise) and not child.orelse
@@ -131,7 +131,7 @@ def _computing(node: ast.AST) -> Iterator[Node]:
 
 
 def _others(node: Node, modules: frozenset[str]) -> Iterator[Change]:
-    """Yield what may stand in a node's place, and words for it."""
+    """Yield the replacements of a node with their descriptions."""
     yield from _operators(node)
     yield from _logic(node)
     yield from _values(node)
@@ -143,13 +143,13 @@ def _others(node: Node, modules: frozenset[str]) -> Iterator[Change]:
 def _operators(node: Node) -> Iterator[Change]:
     match node:
         case ast.Compare(left, ops, rest):
-            for place, op in enumerate(ops):
-                for other in OTHER.get(type(op), ()):
-                    changed = [*ops[:place], other(), *ops[place + 1 :]]
-                    yield f"{other.__name__} for {type(op).__name__}", ast.Compare(left, changed, rest)  # type: ignore[arg-type]
+            for index, op in enumerate(ops):
+                for new in OTHER.get(type(op), ()):
+                    changed = [*ops[:index], new(), *ops[index + 1 :]]
+                    yield f"{new.__name__} for {type(op).__name__}", ast.Compare(left, changed, rest)  # type: ignore[arg-type]
         case ast.BinOp(left, op, right):
-            for other in OTHER.get(type(op), ()):
-                yield f"{other.__name__} for {type(op).__name__}", ast.BinOp(left, other(), right)  # type: ignore[arg-type]
+            for new in OTHER.get(type(op), ()):
+                yield f"{new.__name__} for {type(op).__name__}", ast.BinOp(left, new(), right)  # type: ignore[arg-type]
             yield "left side only", left
             if isinstance(op, ast.Add | ast.Mult | ast.BitAnd | ast.BitOr):
                 yield "right side only", right
@@ -161,9 +161,9 @@ def _logic(node: Node) -> Iterator[Change]:
     match node:
         case ast.BoolOp(op, values):
             yield "the other of and and or", ast.BoolOp(OTHER[type(op)][0](), values)  # type: ignore[arg-type]
-            for place, value in enumerate(values):
-                rest = [one for one in values if one is not value]
-                yield f"without term {place + 1}", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
+            for index, value in enumerate(values):
+                rest = [term for term in values if term is not value]
+                yield f"without term {index + 1}", rest[0] if len(rest) == 1 else ast.BoolOp(op, rest)
         case ast.UnaryOp(ast.USub() | ast.Not() | ast.Invert(), operand):
             yield "no sign", operand
 
@@ -173,11 +173,11 @@ def _values(node: Node) -> Iterator[Change]:
         case ast.Constant(bool() as value):
             yield "the other", ast.Constant(not value)
         case ast.Constant(int() as value):
-            yield from ((f"{other}", ast.Constant(other)) for other in (value + 1, value - 1))
+            yield from ((f"{new}", ast.Constant(new)) for new in (value + 1, value - 1))
         case ast.Constant(float() as value):
-            yield from ((f"{other}", ast.Constant(other)) for other in sorted({1.5 * value, 0.0, 1.0} - {value}))
+            yield from ((f"{new}", ast.Constant(new)) for new in sorted({1.5 * value, 0.0, 1.0} - {value}))
         case ast.Attribute(value, name, context):
-            yield from ((other, ast.Attribute(value, other, context)) for other in NAMES.get(name, ()))
+            yield from ((new, ast.Attribute(value, new, context)) for new in NAMES.get(name, ()))
         case ast.IfExp(test, body, orelse):
             yield from (("always", body), ("never", orelse), ("negated", ast.IfExp(test, orelse, body)))
         case ast.Subscript(value, ast.Slice(), ast.Load()):
@@ -191,33 +191,33 @@ def _steps(node: Node) -> Iterator[Change]:
     match node:
         case ast.If(test, body, orelse):
             changed = {"always": ast.Constant(1), "never": ast.Constant(0), "negated": ast.UnaryOp(ast.Not(), test)}
-            yield from ((words, ast.If(other, body, orelse)) for words, other in changed.items())
+            yield from ((text, ast.If(new, body, orelse)) for text, new in changed.items())
         case ast.AugAssign() | ast.Assign([ast.Subscript()], _) | ast.Expr(ast.Call()) | ast.Continue():
             yield "left out", ast.Pass()
         case ast.Return(ast.Tuple(elements)):
-            yield from (("results swapped", ast.Return(ast.Tuple(other, ast.Load()))) for other in _exchanged(elements))
+            yield from (("results swapped", ast.Return(ast.Tuple(new, ast.Load()))) for new in _exchanged(elements))
         case ast.comprehension(target, source, [_, *_], asynchronous):
             yield "no condition", ast.comprehension(target, source, [], asynchronous)
 
 
 def _exchanged(parts: list[ast.expr]) -> Iterator[list[ast.expr]]:
     """Yield a list with two neighbours exchanged."""
-    for place in range(len(parts) - 1):
-        yield [*parts[:place], parts[place + 1], parts[place], *parts[place + 2 :]]
+    for index in range(len(parts) - 1):
+        yield [*parts[:index], parts[index + 1], parts[index], *parts[index + 2 :]]
 
 
 def _calls(node: ast.Call, modules: frozenset[str]) -> Iterator[Change]:
-    """Yield a call without an argument, with two exchanged, or no call but what it is about."""
+    """Yield a call without an argument, with two exchanged, or replaced by its argument."""
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    starred = any(isinstance(one, ast.Starred) for one in node.args)
+    starred = any(isinstance(argument, ast.Starred) for argument in node.args)
     if not starred:
         for args in _exchanged(node.args):
             yield "arguments swapped", ast.Call(node.func, args, node.keywords)
     if name in {"where", "minimum", "maximum", "min", "max"} and len(node.args) > 1:
-        yield from ((f"argument {place} only", side) for place, side in enumerate(node.args[-2:], len(node.args) - 1))
+        yield from ((f"argument {index} only", side) for index, side in enumerate(node.args[-2:], len(node.args) - 1))
     for keyword in node.keywords:
         if keyword.arg is not None:
-            others = [other for other in node.keywords if other is not keyword]
+            others = [kept for kept in node.keywords if kept is not keyword]
             yield f"no {keyword.arg}", ast.Call(node.func, node.args, others)
     method = isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") not in modules
     if method and isinstance(node.func, ast.Attribute):

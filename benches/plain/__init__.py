@@ -1,1 +1,1 @@
-"""What rlkernels is timed against beside libraries: the plain formula in NumPy, torch and MLX. Loaded by path in a worker."""
+"""Plain formulas in NumPy, torch and MLX against which rlkernels is timed; loaded by path in a worker."""

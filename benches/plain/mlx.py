@@ -17,9 +17,9 @@ def _timed(function, arrays, answer, note):
     mx.eval(held)
 
     def call():
-        found = compiled(*held)
-        mx.eval(found)
-        return found
+        result = compiled(*held)
+        mx.eval(result)
+        return result
 
     return Timed("call()", {"call": call}, answer, f"{note}, under mx.compile, evaluated")
 
@@ -33,7 +33,7 @@ def group_advantages(rewards, group_size, *, ddof, eps, **_):
         spread = mx.std(rows, axis=1, ddof=ddof, keepdims=True)
         return ((rows - rows.mean(axis=1, keepdims=True)) / (spread + eps)).reshape(-1)
 
-    return _timed(advantages, [rewards], lambda found: {"advantages": np.array(found)}, "mean and std along an axis")
+    return _timed(advantages, [rewards], lambda result: {"advantages": np.array(result)}, "mean and std along an axis")
 
 
 def token_kl(policy, reference, **_):
@@ -44,7 +44,7 @@ def token_kl(policy, reference, **_):
         d = reference - policy
         return mx.exp(d) - d - 1
 
-    return _timed(k3, [policy, reference], lambda found: {"kl": np.array(found)}, "exp(d) − d − 1")
+    return _timed(k3, [policy, reference], lambda result: {"kl": np.array(result)}, "exp(d) − d − 1")
 
 
 def selective_log_softmax(logits, ids, *, entropy, **_):
@@ -59,8 +59,8 @@ def selective_log_softmax(logits, ids, *, entropy, **_):
         every = logits - total
         return [logprobs, -(mx.exp(every) * every).sum(axis=-1)]
 
-    def answer(found):
-        return {name: np.array(value) for name, value in zip(("logprobs", "entropy"), found, strict=False)}
+    def answer(result):
+        return {name: np.array(value) for name, value in zip(("logprobs", "entropy"), result, strict=False)}
 
     return _timed(scores, [logits, ids[:, None]], answer, "logsumexp and take_along_axis")
 
@@ -80,8 +80,8 @@ def policy_loss(policy, *, old, reference, advantages, mask, epsilon_low, epsilo
 
     arrays = [policy, old, advantages[:, None], mask.astype(np.float32), *([reference] if beta else [])]
 
-    def answer(found):
-        return {"loss": found[0].item(), "gradient": np.array(found[1])}
+    def answer(result):
+        return {"loss": result[0].item(), "gradient": np.array(result[1])}
 
     return _timed(mx.value_and_grad(loss), arrays, answer, "GRPO's expressions in mx.value_and_grad")
 

@@ -39,7 +39,7 @@ def selective_log_softmax(logits, ids, *, entropy, **_):
         return {"logprobs": logprobs, "entropy": np.log(total) - (weights * shifted).sum(axis=-1) / total}
 
     names = {"scores": scores, "logits": logits, "ids": ids}
-    return Timed("scores(logits, ids)", names, lambda found: found, "max, exp and sum along the vocabulary")
+    return Timed("scores(logits, ids)", names, lambda result: result, "max, exp and sum along the vocabulary")
 
 
 def policy_loss(policy, *, old, reference, advantages, mask, epsilon_low, epsilon_high, beta, **_):
@@ -62,7 +62,7 @@ def policy_loss(policy, *, old, reference, advantages, mask, epsilon_low, epsilo
     return Timed(
         "loss_and_gradient(policy)",
         {"loss_and_gradient": loss_and_gradient, "policy": policy},
-        lambda found: {"loss": float(found[0]), "gradient": found[1]},
+        lambda result: {"loss": float(result[0]), "gradient": result[1]},
         "GRPO's terms and their derivative as array expressions; each token's share of the mean is made beforehand",
     )
 

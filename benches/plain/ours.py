@@ -11,24 +11,24 @@ import rlkernels
 
 
 def _call(op, positional, keywords, answer, **more):
-    """Return the call with arrays by name, other keywords as they are written; what is None or False is left out."""
+    """Return the call with arrays by name and other keywords as literals, without those that are None or False."""
     names = {op: getattr(rlkernels, op), **more}
-    words = []
+    arguments = []
     for name, value in {**positional, **keywords}.items():
         if value is None or value is False:
             continue
         if isinstance(value, np.ndarray):
             names[name] = value
         shown = name if isinstance(value, np.ndarray) else repr(value)
-        words.append(shown if name in positional else f"{name}={shown}")
-    words += [f"{name}={name}" for name in more]
-    return Timed(f"{op}({', '.join(words)})", names, answer)
+        arguments.append(shown if name in positional else f"{name}={shown}")
+    arguments += [f"{name}={name}" for name in more]
+    return Timed(f"{op}({', '.join(arguments)})", names, answer)
 
 
 def group_advantages(rewards, group_size, **conventions):
     """Advantages of prompt-major rewards."""
-    given = {"rewards": rewards, "group_size": group_size}
-    return _call("group_advantages", given, conventions, only_output("advantages"))
+    arrays = {"rewards": rewards, "group_size": group_size}
+    return _call("group_advantages", arrays, conventions, only_output("advantages"))
 
 
 def token_kl(policy, reference, **conventions):
@@ -39,8 +39,8 @@ def token_kl(policy, reference, **conventions):
 def selective_log_softmax(logits, ids, *, temperature, entropy):
     """Log-probs of the ids, and the entropy."""
 
-    def answer(found):
-        return dict(zip(("logprobs", "entropy"), found, strict=True)) if entropy else {"logprobs": found}
+    def answer(result):
+        return dict(zip(("logprobs", "entropy"), result, strict=True)) if entropy else {"logprobs": result}
 
     options = {"temperature": None if temperature == 1.0 else temperature, "entropy": entropy}
     return _call("selective_log_softmax", {"logits": logits, "ids": ids}, options, answer)
@@ -55,8 +55,8 @@ def filtered_logprobs(logits, **conventions):
 def sample_tokens(logits, uniforms, **conventions):
     """Tokens drawn by uniforms, and their log-probs."""
 
-    def answer(found):
-        return {"tokens": np.asarray(found[0]), "logprobs": np.asarray(found[1])}
+    def answer(result):
+        return {"tokens": np.asarray(result[0]), "logprobs": np.asarray(result[1])}
 
     return _call("sample_tokens", {"logits": logits, "uniforms": uniforms}, conventions, answer)
 
@@ -64,8 +64,8 @@ def sample_tokens(logits, uniforms, **conventions):
 def policy_loss(policy, **inputs):
     """Loss and gradient."""
 
-    def answer(found):
-        return {"loss": float(found.loss), "gradient": np.asarray(found.gradient)}
+    def answer(result):
+        return {"loss": float(result.loss), "gradient": np.asarray(result.gradient)}
 
     return _call("policy_loss", {"policy": policy}, inputs, answer)
 
@@ -73,8 +73,8 @@ def policy_loss(policy, **inputs):
 def pack_sequences(lengths, max_length, **conventions):
     """Bins of sequences."""
 
-    def answer(found):
-        return {"indices": np.asarray(found[0]), "offsets": np.asarray(found[1])}
+    def answer(result):
+        return {"indices": np.asarray(result[0]), "offsets": np.asarray(result[1])}
 
     return _call("pack_sequences", {"lengths": lengths, "max_length": max_length}, conventions, answer)
 

@@ -1,6 +1,6 @@
-"""The formulas in plain torch, as a practitioner writes them: whole tensors, autograd for gradients.
+"""The formulas in plain torch as a practitioner writes them, with autograd for gradients.
 
-As torch@compiled the functions run under torch.compile, which takes up to half a minute the first time.
+The rows torch@compiled use torch.compile, whose first call takes up to half a minute.
 """
 
 import sys
@@ -13,7 +13,7 @@ COMPILED = bool(globals().get("SETTINGS", {}).get("compiled"))
 
 
 def _maybe_compiled(function):
-    """Return a function and what the note adds about it."""
+    """Return a function, compiled if configured, and an addition to the note."""
     import torch
 
     return (torch.compile(function), ", under torch.compile") if COMPILED else (function, "")
@@ -53,9 +53,9 @@ def selective_log_softmax(logits, ids, *, entropy, **_):
     names = {"torch": torch, "logits": torch.from_numpy(logits), "ids": torch.from_numpy(ids)[:, None]}
     if not entropy:
         statement = "torch.log_softmax(logits, dim=-1).gather(-1, ids)"
-        return Timed(statement, names, lambda found: {"logprobs": found[:, 0].numpy()})
+        return Timed(statement, names, lambda result: {"logprobs": result[:, 0].numpy()})
     statement = "(lp := torch.log_softmax(logits, dim=-1)).gather(-1, ids), -(lp.exp() * lp).sum(-1)"
-    return Timed(statement, names, lambda found: {"logprobs": found[0][:, 0].numpy(), "entropy": found[1].numpy()})
+    return Timed(statement, names, lambda result: {"logprobs": result[0][:, 0].numpy(), "entropy": result[1].numpy()})
 
 
 def policy_loss(policy, *, old, reference, advantages, mask, epsilon_low, epsilon_high, beta, **_):
@@ -78,13 +78,13 @@ def policy_loss(policy, *, old, reference, advantages, mask, epsilon_low, epsilo
     call, how = _maybe_compiled(loss)
 
     def loss_and_gradient():
-        found = call(leaf, *fixed)
-        return found.detach(), torch.autograd.grad(found, leaf)[0]
+        value = call(leaf, *fixed)
+        return value.detach(), torch.autograd.grad(value, leaf)[0]
 
     return Timed(
         "loss_and_gradient()",
         {"loss_and_gradient": loss_and_gradient},
-        lambda found: {"loss": float(found[0]), "gradient": found[1].numpy()},
+        lambda result: {"loss": float(result[0]), "gradient": result[1].numpy()},
         f"GRPO's expressions{how}, then torch.autograd.grad; tensors and a float mask made beforehand",
     )
 

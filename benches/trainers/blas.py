@@ -1,4 +1,4 @@
-"""One fast BLAS for every MLX target alike: MLX's wheels for Linux carry the reference BLAS, 30 times slower than OpenBLAS."""
+"""One fast BLAS for every MLX target, since MLX's wheels for Linux have the reference BLAS, 30 times slower than OpenBLAS."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE: Final = Path(__file__).with_suffix(".c")
 
 @dataclass(frozen=True, slots=True)
 class Blas:
-    """What is loaded before MLX (a value of LD_PRELOAD; empty: nothing), and what it is called in a record."""
+    """The library loaded before MLX (a value of LD_PRELOAD, or empty), and its name in a record."""
 
     preload: str
     name: str
@@ -27,7 +27,7 @@ class Blas:
 
 @cache
 def chosen() -> Blas:
-    """Return this system's OpenBLAS, else that of NumPy's wheel, else what MLX comes with (on a Mac always)."""
+    """Return this system's OpenBLAS, else that of NumPy's wheel, else MLX's own (always on a Mac)."""
     if sys.platform != "linux":
         return Blas("", "MLX's own")
     if library := ctypes.util.find_library("openblas"):
@@ -42,7 +42,7 @@ def chosen() -> Blas:
 
 
 def _built(compiler: str, library: Path) -> Path:
-    """Return the shared object made of `blas.c`; it is kept in the cache of built models."""
+    """Return the shared object built from `blas.c`, cached with the built models."""
     key = hashlib.sha256(SOURCE.read_bytes() + str(library).encode()).hexdigest()[:24]
 
     def build(half: Path) -> None:

@@ -1,4 +1,4 @@
-"""From the steps of several passes to numbers with intervals; and what makes a measurement impossible, so that it is rejected."""
+"""Estimates with intervals from the steps of several passes, and rejection of impossible measurements."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 from benches import timing
 from benches.trainers.workloads import Shape, Workload
 
-#: Peaks are measured by a matrix product; nothing real is faster than twice that.
+#: Peaks are those of a matrix product; no training step exceeds twice that rate.
 GENEROUS: Final = 2.0
-#: Of the mean length: the sampler's filter removes up to 5% of the other tokens, and the end token's logit varies.
+#: Tolerance of the mean length: the sampler's filter removes up to 5% of the other tokens, and the end token's logit varies.
 TOLERANCE: Final = 0.15
 DEVIATIONS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One timed step: seconds, tokens of each completion, and tokens through forward passes outside generation."""
+    """One timed step: seconds, tokens of each completion, and tokens of forward passes outside generation."""
 
     rollout_s: float
     step_s: float
@@ -30,7 +30,7 @@ class Step:
 
     @property
     def tokens(self) -> int:
-        """Completion tokens, end tokens included, padding not."""
+        """Completion tokens, including end tokens but not padding."""
         return sum(self.lengths)
 
     @property
@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(slots=True)
 class Pass:
-    """What one process measured."""
+    """The measurements of one process."""
 
     steps: list[Step] = field(default_factory=list)
     warmup_s: float = 0.0
@@ -68,25 +68,25 @@ class Pass:
 
 
 def _aligned(passes: Sequence[Pass]) -> bool:
-    """Return whether each step did the same work in every pass: the same seed gave the same lengths."""
-    kinds = {tuple(step.lengths for step in one.steps) for one in passes}
+    """Return whether each step has the same completion lengths in every pass."""
+    kinds = {tuple(step.lengths for step in run.steps) for run in passes}
     return len(kinds) == 1
 
 
 def sums(passes: Sequence[Pass], chosen: np.ndarray) -> np.ndarray:
     """Return sums over steps (B, 4), of rollout seconds, other seconds, completion tokens and 1, for each choice of passes.
 
-    Contention only adds to a time. So where each step does the same work in every pass, a step takes the 10% quantile of
-    the passes; where lengths differ, all steps of the passes count as they are.
+    Contention only adds to a time. So if each step does the same work in every pass, its time is the 10% quantile over the
+    passes; if lengths differ, all steps of all passes count.
 
     Args:
         passes: each with at least one step.
-        chosen: (B, P) numbers of passes.
+        chosen: (B, P) indices of passes.
     """
-    rows = [np.array([[s.rollout_s, s.rest_s, s.tokens, 1.0] for s in one.steps]) for one in passes]
+    rows = [np.array([[s.rollout_s, s.rest_s, s.tokens, 1.0] for s in run.steps]) for run in passes]
     if _aligned(passes):
         return np.asarray(np.quantile(np.stack(rows)[chosen], timing.LOW, axis=1).sum(axis=1))
-    return np.asarray(np.stack([one.sum(axis=0) for one in rows])[chosen].sum(axis=1))
+    return np.asarray(np.stack([run.sum(axis=0) for run in rows])[chosen].sum(axis=1))
 
 
 def resampled(count: int) -> np.ndarray:
@@ -96,7 +96,7 @@ def resampled(count: int) -> np.ndarray:
 
 
 def bounds(values: np.ndarray, count: int) -> tuple[float, float, float]:
-    """Return the first of bootstrapped values with the 95% interval of the others; one pass says nothing of the spread."""
+    """Return the first of bootstrapped values with the 95% interval of the others, which needs several passes."""
     if count < 2:
         return float(values[0]), 0.0, math.inf
     low, high = np.quantile(values[1:], [0.025, 0.975])
@@ -111,8 +111,8 @@ def interval(series: Sequence[Sequence[Pass]], statistic: Statistic) -> tuple[fl
     """Return a statistic with its 95% interval by a bootstrap over passes.
 
     Args:
-        series: the passes of a target; of the reference two series, which are averaged, so that the 10% quantile is of as
-            many passes for everybody.
+        series: the passes of a target; the reference has two series, which are averaged, so that every 10% quantile is of
+            equally many passes.
         statistic: of the sums over steps.
     """
     count = min(map(len, series))
@@ -121,62 +121,62 @@ def interval(series: Sequence[Sequence[Pass]], statistic: Statistic) -> tuple[fl
 
 
 def ratio(over: Sequence[Pass], under: Sequence[Sequence[Pass]], *, generation: bool) -> tuple[float, float, float]:
-    """Return the time for each completion token over that of others in the same rounds, with its interval.
+    """Return the time per completion token divided by that of others in the same rounds, with its interval.
 
-    For each token, since a target draws lengths of its own where rows end early; elsewhere it is the ratio of step times.
+    Per token, since targets draw different lengths if rows end early; otherwise it is the ratio of step times.
 
     Args:
         over: passes of one target, one for each round.
         under: series of passes in the same rounds; their times are averaged.
-        generation: compare the time of generation only, else that of whole steps.
+        generation: compare the time of generation instead of whole steps.
     """
     chosen = resampled(len(over))
 
-    def statistic(found: np.ndarray) -> np.ndarray:
-        return np.asarray((found[..., 0] + (0.0 if generation else found[..., 1])) / found[..., 2])
+    def statistic(totals: np.ndarray) -> np.ndarray:
+        return np.asarray((totals[..., 0] + (0.0 if generation else totals[..., 1])) / totals[..., 2])
 
     below = np.mean([statistic(sums(passes, chosen)) for passes in under], axis=0)
     return bounds(statistic(sums(over, chosen)) / below, len(over))
 
 
-def tokens_per_second(found: np.ndarray) -> np.ndarray:
+def tokens_per_second(totals: np.ndarray) -> np.ndarray:
     """Return completion tokens over seconds of generation."""
-    return np.asarray(found[..., 2] / found[..., 0])
+    return np.asarray(totals[..., 2] / totals[..., 0])
 
 
-def rollout_seconds(found: np.ndarray) -> np.ndarray:
+def rollout_seconds(totals: np.ndarray) -> np.ndarray:
     """Return the mean seconds of a step's generation."""
-    return np.asarray(found[..., 0] / found[..., 3])
+    return np.asarray(totals[..., 0] / totals[..., 3])
 
 
-def rest_seconds(found: np.ndarray) -> np.ndarray:
+def rest_seconds(totals: np.ndarray) -> np.ndarray:
     """Return the mean seconds of a step without generation."""
-    return np.asarray(found[..., 1] / found[..., 3])
+    return np.asarray(totals[..., 1] / totals[..., 3])
 
 
-def step_seconds(found: np.ndarray) -> np.ndarray:
+def step_seconds(totals: np.ndarray) -> np.ndarray:
     """Return the mean seconds of a step."""
-    return rollout_seconds(found) + rest_seconds(found)
+    return rollout_seconds(totals) + rest_seconds(totals)
 
 
 def per_second(rows: int, *, generation: bool) -> Statistic:
-    """Return the statistic `rows` things a step over the seconds of a step, or of its generation."""
+    """Return the statistic `rows` divided by the seconds of a step, or of its generation."""
     seconds = rollout_seconds if generation else step_seconds
-    return lambda found: np.asarray(rows / seconds(found))
+    return lambda totals: np.asarray(rows / seconds(totals))
 
 
 def refused(shape: Shape, workload: Workload, passes: Sequence[Pass], peak: float) -> str:
-    """Return why a measurement cannot be right, or nothing.
+    """Return why a measurement is impossible, or "".
 
     Args:
         shape: of the model.
         workload: with its lengths on the shape.
-        passes: what was measured.
-        peak: floating-point operations per second that a matrix product reached on this machine.
+        passes: the measured passes.
+        peak: floating-point operations per second of a matrix product on this machine.
     """
-    if not any(one.steps for one in passes) or not all(one.steps for one in passes):
+    if not any(run.steps for run in passes) or not all(run.steps for run in passes):
         return "a pass has no timed step"
-    steps = [step for one in passes for step in one.steps]
+    steps = [step for run in passes for step in run.steps]
     return _lengths(workload, steps) or next((r for s in steps if (r := _too_fast(shape, s, peak))), "")
 
 
@@ -198,9 +198,9 @@ def _lengths(workload: Workload, steps: Sequence[Step]) -> str:
 
 
 def floors(shape: Shape, step: Step, peak: float) -> tuple[float, float]:
-    """Return the least seconds that generation and the rest of a step can take: two operations for each weight and token.
+    """Return the least seconds of generation and of the rest of a step: two operations for each weight and token.
 
-    Scoring need not run the head at every position, so that it does not count there.
+    Scoring need not run the head at every position, so the head does not count there.
     """
     rate = GENEROUS * peak
     blocks = shape.products() - shape.vocab * shape.hidden
@@ -209,7 +209,7 @@ def floors(shape: Shape, step: Step, peak: float) -> tuple[float, float]:
 
 def _too_fast(shape: Shape, step: Step, peak: float) -> str:
     took_each = (step.rollout_s, step.rest_s)
-    for what, took, floor in zip(("generation", "the rest"), took_each, floors(shape, step, peak), strict=True):
+    for part, took, floor in zip(("generation", "the rest"), took_each, floors(shape, step, peak), strict=True):
         if took < floor:
-            return f"{what} of a step took {took:.3g} s, must take {floor:.3g} s at twice this machine's {peak / 1e9:.3g} GFLOP/s"
+            return f"{part} of a step took {took:.3g} s, must take {floor:.3g} s at twice this machine's {peak / 1e9:.3g} GFLOP/s"
     return ""

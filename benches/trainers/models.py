@@ -1,9 +1,9 @@
-"""Builds the model folder of a workload in the Hugging Face layout: random Qwen3 weights whose rows end as the workload says.
+"""Build the model folder of a workload in the Hugging Face layout: random Qwen3 weights with the workload's row lengths.
 
-The weights end a row, and no package has a setting for it. All embeddings have the same value in hidden dimension 0, to which
-no block writes (zero rows of `o_proj` and `down_proj`) and which no block reads (zero in the norms before it). So the final
-norm gives nearly the same number there at every token, and the end token's row of the head turns it into a nearly constant
-logit. The logits of all other tokens are close to normal with a standard deviation of 1, so that their normaliser hardly
+The weights decide when a row ends, so no package needs a setting for it. All embeddings have the same value in hidden
+dimension 0, which no block writes (zero rows of `o_proj` and `down_proj`) or reads (zero in the norms before it). So the
+final norm gives nearly the same number there at every token, and the end token's row of the head turns it into a nearly
+constant logit. The logits of all other tokens are close to normal with a standard deviation of 1, so their normaliser hardly
 varies either.
 """
 
@@ -24,16 +24,16 @@ from reference import tiny, tiny_tokenizer
 VERSION: Final = 1
 """Part of the folder's name; raise it when the same workload gives other bytes."""
 SEED: Final = 7
-CONSTANT: Final = 4.0  # of every embedding in dimension 0; the others have a mean square of 1
+CONSTANT: Final = 4.0  # value of every embedding in dimension 0; the other dimensions have a mean square of 1
 SPREAD: Final = 1.0  # standard deviation of the logits
-WRITES: Final = 0.2  # variance that all blocks together add to the residual, in the first order
+WRITES: Final = 0.2  # variance that all blocks add to the residual, to first order
 NEVER: Final = -30.0  # logit of a token that is never drawn
 SPECIALS: Final = (tiny_tokenizer.PAD_ID, 1, tiny_tokenizer.EOS_ID)
-TRAINED: Final = 512  # entries that the tokenizer's corpus gives; a larger vocabulary is filled up with words
+TRAINED: Final = 512  # entries from the tokenizer's corpus; a larger vocabulary is padded
 
 
 def end_logit(shape: Shape, workload: Workload) -> float:
-    """Return the logit that gives the end token its probability at the workload's temperature."""
+    """Return the end token's logit for its probability at the workload's temperature."""
     p = workload.end_probability()
     if p == 0.0:
         return NEVER
@@ -49,16 +49,16 @@ def weights(shape: Shape, workload: Workload) -> Iterator[tuple[str, np.ndarray]
     gain = math.sqrt(WRITES / depth)
 
     def matrix(rows: int, columns: int, scale: float, *, into_residual: bool = False) -> np.ndarray:
-        made = rng.standard_normal((rows, columns), np.float32) * np.float32(scale / math.sqrt(columns))
+        values = rng.standard_normal((rows, columns), np.float32) * np.float32(scale / math.sqrt(columns))
         if into_residual:
-            made[0] = 0.0
-        return made
+            values[0] = 0.0
+        return values
 
     def norm(size: int, value: float = 1.0, first: float | None = None) -> np.ndarray:
-        made = np.full(size, value, np.float32)
+        values = np.full(size, value, np.float32)
         if first is not None:
-            made[0] = first
-        return made
+            values[0] = first
+        return values
 
     embedding = rng.standard_normal((shape.vocab, h), np.float32)
     embedding[:, 0] = 0.0
@@ -66,7 +66,7 @@ def weights(shape: Shape, workload: Workload) -> Iterator[tuple[str, np.ndarray]
     embedding[:, 0] = CONSTANT
     read = CONSTANT / math.sqrt((CONSTANT**2 + (h - 1) * (1 + WRITES / 2)) / h)  # dimension 0 after the final norm
     head = embedding if shape.tied else rng.standard_normal((shape.vocab, h), np.float32)
-    base = CONSTANT if shape.tied else 0.0  # the same for every token, so that it does not matter
+    base = CONSTANT if shape.tied else 0.0  # equal for every token, so without effect
     head[:, 0] = base
     for token in SPECIALS:
         logit = end_logit(shape, workload) if token == tiny_tokenizer.EOS_ID else NEVER
@@ -92,12 +92,12 @@ def weights(shape: Shape, workload: Workload) -> Iterator[tuple[str, np.ndarray]
 
 
 def digest(shape: Shape, workload: Workload) -> str:
-    """Return a digest of the weights, each rounded to 12 bits so that the last bit of a division does not matter."""
-    found = hashlib.sha256()
+    """Return a digest of the weights, rounded to 12 bits to ignore the last bit of a division."""
+    sha256 = hashlib.sha256()
     for name, values in weights(shape, workload):
-        found.update(f"{name} {values.shape}".encode())
-        found.update(np.round(values * np.float32(1 << 12)).astype(np.int64).tobytes())
-    return found.hexdigest()[:16]
+        sha256.update(f"{name} {values.shape}".encode())
+        sha256.update(np.round(values * np.float32(1 << 12)).astype(np.int64).tobytes())
+    return sha256.hexdigest()[:16]
 
 
 def config(shape: Shape) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def config(shape: Shape) -> dict[str, Any]:
 
 
 def build(shape: Shape, workload: Workload) -> Path:
-    """Return the folder of a workload's model; build it in the cache of built models if it is not there."""
+    """Return the folder of a workload's model, built and cached on first use."""
     recipe = [VERSION, shape.name, workload.ending, workload.tokens if workload.ending != "none" else 0, workload.bits]
     name = "bench-" + hashlib.sha256(json.dumps([*recipe, config(shape)], sort_keys=True).encode()).hexdigest()[:24]
     return tiny.cached(name, lambda half: _write(shape, workload, half))
@@ -153,7 +153,7 @@ def _quantise(folder: Path, content: dict[str, Any], bits: int) -> dict[str, Any
     from mlx_lm import utils
 
     model, _ = utils.load_model(folder)
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints its bits per weight
+    with contextlib.redirect_stdout(io.StringIO()):  # mlx-lm prints the bits per weight
         model, quantised = utils.quantize_model(model, content, 64, bits)
     (folder / "model.safetensors").unlink()
     utils.save_model(folder, model)
@@ -161,7 +161,7 @@ def _quantise(folder: Path, content: dict[str, Any], bits: int) -> dict[str, Any
 
 
 def _fill_up(path: Path, vocab: int) -> None:
-    """Add words that no text becomes, so that every id has a text."""
+    """Add unused entries, so that every id has a text."""
     content = json.loads(path.read_text(encoding="utf-8"))
     known = content["model"]["vocab"]
     known.update({f"word{i}": i for i in range(len(known), vocab)})
@@ -173,7 +173,7 @@ def _json(path: Path, content: dict[str, Any]) -> None:
 
 
 def prompts(folder: Path, workload: Workload) -> list[str]:
-    """Return texts for `STEPS_OF_PROMPTS` steps, in order, each of exactly as many tokens as the workload says."""
+    """Return texts for `STEPS_OF_PROMPTS` steps in order, each of exactly the workload's number of tokens."""
     from tokenizers import Tokenizer
 
     from reference import sums
@@ -185,7 +185,7 @@ def prompts(folder: Path, workload: Workload) -> list[str]:
 
 
 def _cut(tokenizer: Any, text: str, length: int) -> str:
-    """Return the beginning of a text that has so many tokens."""
+    """Return the prefix of a text with `length` tokens."""
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     for start in range(len(ids) - length):
         cut = str(tokenizer.decode(ids[start : start + length]))

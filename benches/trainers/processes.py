@@ -1,4 +1,4 @@
-"""One process for each pass of a target: it gets a job, trains in its own interpreter, and sends what each step took."""
+"""One process for each pass of a target: it gets a job, trains in its own interpreter, and sends the times of steps."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from benches.trainers import blas
 WORKERS: Final = Path(__file__).with_name("workers")
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 QUIET: Final = {
-    "HF_HUB_OFFLINE": "1",  # nothing is loaded from anywhere
+    "HF_HUB_OFFLINE": "1",  # no downloads
     "HF_DATASETS_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
     "TOKENIZERS_PARALLELISM": "false",
     "TQDM_DISABLE": "1",
 }
-SILENCE_S: Final = 300.0  # a process that sends nothing for so long is given up
-ERRORS: Final = 4000  # characters of its standard error that are read for a reason
+SILENCE_S: Final = 300.0  # silence after which a process is ended
+ERRORS: Final = 4000  # characters of standard error searched for a reason
 
 
 class TargetError(Exception):
-    """A target's process failed; the message says how, as far as it is known."""
+    """A target's process failed; the message has the reason if known."""
 
 
 def environment(threads: int, *, preload: bool) -> dict[str, str]:
-    """Return the environment of a target's process: as many threads for every library, and the same BLAS for MLX."""
-    found = {**os.environ, **dict.fromkeys(THREADS, str(threads)), **QUIET}
-    found.pop("LD_PRELOAD", None)
+    """Return the environment variables of a target's process: threads of every library, and the BLAS of MLX."""
+    variables = {**os.environ, **dict.fromkeys(THREADS, str(threads)), **QUIET}
+    variables.pop("LD_PRELOAD", None)
     if preload and (library := blas.chosen().preload):
-        found["LD_PRELOAD"] = library
-    return found
+        variables["LD_PRELOAD"] = library
+    return variables
 
 
 def messages(
@@ -52,15 +52,15 @@ def messages(
     preload: bool = True,
     silence_s: float = SILENCE_S,
 ) -> Iterator[dict[str, Any]]:
-    """Run a job in a process of its own and yield its messages up to `done`; the process ends with the iteration.
+    """Run a job in a new process and yield its messages up to `done`; the process ends with the iteration.
 
     Args:
         python: interpreter of the target's environment.
         worker: file in `workers/`.
-        job: what `workers/process.py` passes on; `scratch`, a folder that is removed afterwards, is added.
+        job: for `workers/process.py`; the temporary folder `scratch` is added.
         threads: for every library.
-        preload: load the BLAS of all MLX targets first.
-        silence_s: seconds without a message after which the process is given up.
+        preload: load the BLAS of the MLX targets first.
+        silence_s: seconds without a message after which the process is ended.
 
     Raises:
         TargetError: the process fails, ends early or falls silent.
@@ -72,7 +72,7 @@ def messages(
             stdout=subprocess.PIPE,
             stderr=errors,
             env=environment(threads, preload=preload),
-            start_new_session=True,  # Ctrl-C reaches us, and we end it
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the other
         )
         try:
             if process.stdin is None:
@@ -100,7 +100,7 @@ def _received(process: subprocess.Popen[bytes], errors: Any, silence_s: float) -
 
 
 def _lines(process: subprocess.Popen[bytes], silence_s: float) -> Iterator[bytes]:
-    """Yield complete lines as they come."""
+    """Yield complete lines as they arrive."""
     if process.stdout is None:
         return
     held, descriptor = b"", process.stdout.fileno()
@@ -117,7 +117,7 @@ def _lines(process: subprocess.Popen[bytes], silence_s: float) -> Iterator[bytes
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the process and what it started; one that is done gets a moment to leave by itself."""
+    """End the process and its descendants; a finished one gets a moment to exit by itself."""
     for stream in (process.stdin, process.stdout):
         if stream is not None:
             with contextlib.suppress(BrokenPipeError):

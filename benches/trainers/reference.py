@@ -1,4 +1,4 @@
-"""The reference trainer alone and in this process: what asv follows over commits."""
+"""Time the reference trainer in this process, for asv."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benches.trainers.workloads import SHAPES, WORKLOADS
 
 
 class _Collected(process.Probe):
-    """A probe whose messages stay in this process, and which counts no forward passes: MLX is not patched here."""
+    """A probe that collects its messages and counts no forward passes, since MLX is not patched here."""
 
     def __init__(self, job, into):
         super().__init__(job, None)
@@ -39,26 +39,26 @@ def measure(workload: str, steps: int, shape: str = "tiny", warmup: int = 2, thr
         workload: a name of `workloads.WORKLOADS`.
         steps: timed steps.
         shape: a name of `workloads.SHAPES`.
-        warmup: steps before them, which do not count.
-        threads: noted only: libraries read theirs when they are imported.
+        warmup: untimed steps before them.
+        threads: for the record only, since libraries read theirs when they are imported.
 
     Returns:
         `rollout_tokens_per_s`, `step_s`, `gradient_s` and `peak_memory_bytes`.
     """
     from reference.trainer import rollout
 
-    found, on = Pass(), WORKLOADS[workload].on(SHAPES[shape])
+    measured, on = Pass(), WORKLOADS[workload].on(SHAPES[shape])
     plain = rollout.run
     with tempfile.TemporaryDirectory(prefix="gates-bench-") as scratch:
         job = {**rows.job(SHAPES[shape], on, steps, warmup, threads), "scratch": str(Path(scratch)), "root": ""}
         try:
-            worker.train(job, _Collected(job, found))
+            worker.train(job, _Collected(job, measured))
         finally:
             rollout.run = plain
-    total = estimates.sums([found], np.zeros((1, 1), int))[0]
+    total = estimates.sums([measured], np.zeros((1, 1), int))[0]
     return {
         "rollout_tokens_per_s": float(estimates.tokens_per_second(total)),
         "step_s": float(estimates.step_seconds(total)),
         "gradient_s": float(estimates.rest_seconds(total)),
-        "peak_memory_bytes": float(found.peak_bytes or 0),
+        "peak_memory_bytes": float(measured.peak_bytes or 0),
     }

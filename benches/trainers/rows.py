@@ -1,4 +1,4 @@
-"""Makes the record of a target on a workload from what its passes measured."""
+"""Make the record of a target on a workload from its passes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Rounds = Mapping[int, Pass]
 
 @dataclass(slots=True)
 class Measured:
-    """What the rounds of one workload gave: passes of each target by round, and the reasons of those that failed.
+    """The passes of one workload by target and round, and the reasons of failed targets.
 
     The reference runs twice a round, as `reference` and as `again`.
     """
@@ -31,7 +31,7 @@ class Measured:
 
 
 def without_times(target: Target, shape: Shape, workload: Workload, outcome: Outcome, reason: str) -> TrainerRecord:
-    """Return the record of a target that has no times, with the reason."""
+    """Return the record of a target without times, with the reason."""
     return TrainerRecord(outcome=outcome, reason=reason, **_common(target, shape, workload))
 
 
@@ -52,22 +52,22 @@ def _common(target: Target, shape: Shape, workload: Workload) -> dict[str, Any]:
 def record(
     target: Target, shape: Shape, workload: Workload, measured: Measured, peak: float, more: Mapping[str, Any]
 ) -> TrainerRecord:
-    """Return the record of a target that ran.
+    """Return the record of a timed target.
 
     Args:
-        target: that was timed.
+        target: the timed one.
         shape: of the model.
         workload: with its lengths on the shape.
         measured: of all targets on this workload.
         peak: floating-point operations per second of a matrix product on this machine.
-        more: settings of every process alike.
+        more: settings common to every process.
     """
     rounds = measured.passes.get(target.name, {})
     series = (
         [list(rounds.values()), list(measured.again.values())] if target.name == REFERENCE else [list(rounds.values())]
     )
-    series = [one for one in series if one]
-    passes = [each for one in series for each in one]
+    series = [runs for runs in series if runs]
+    passes = [run for runs in series for run in runs]
     if target.name in measured.failed:
         return without_times(target, shape, workload, "error", measured.failed[target.name])
     if not passes:
@@ -86,24 +86,24 @@ def record(
 
 
 def _numbers(target: Target, workload: Workload, series: Sequence[Sequence[Pass]]) -> dict[str, Any]:
-    passes = [each for one in series for each in one]
-    steps = [step for one in passes for step in one.steps]
-    peaks = [one.peak_bytes for one in passes if one.peak_bytes is not None]
+    passes = [run for runs in series for run in runs]
+    steps = [step for run in passes for step in run.steps]
+    peaks = [run.peak_bytes for run in passes if run.peak_bytes is not None]
     trains = not target.generates
 
-    def found(statistic: Any) -> Interval:
+    def estimated(statistic: Any) -> Interval:
         return _interval(estimates.interval(series, statistic))
 
     return {
         "steps": len(steps),
-        "warmup_s": float(np.mean([one.warmup_s for one in passes])),
-        "rollout_tokens_per_s": found(estimates.tokens_per_second),
-        "gradient_s": found(estimates.rest_seconds) if trains else None,
-        "step_s": found(estimates.step_seconds) if trains else None,
-        "samples_per_s": found(estimates.per_second(workload.rows, generation=target.generates)),
-        "iterations_per_s": found(estimates.per_second(1, generation=False)) if trains else None,
+        "warmup_s": float(np.mean([run.warmup_s for run in passes])),
+        "rollout_tokens_per_s": estimated(estimates.tokens_per_second),
+        "gradient_s": estimated(estimates.rest_seconds) if trains else None,
+        "step_s": estimated(estimates.step_seconds) if trains else None,
+        "samples_per_s": estimated(estimates.per_second(workload.rows, generation=target.generates)),
+        "iterations_per_s": estimated(estimates.per_second(1, generation=False)) if trains else None,
         "peak_memory_bytes": max(peaks) if peaks else None,
-        "peak_rss_bytes": max((one.resident_bytes or 0 for one in passes), default=0) or None,
+        "peak_rss_bytes": max((run.resident_bytes or 0 for run in passes), default=0) or None,
         "prompt_tokens": workload.prompt_tokens,
         "generated_tokens": round(float(np.mean([step.tokens for step in steps]))),
         "forward_tokens": round(float(np.mean([step.forward_tokens for step in steps]))),
@@ -111,7 +111,7 @@ def _numbers(target: Target, workload: Workload, series: Sequence[Sequence[Pass]
 
 
 def _over_reference(target: Target, rounds: Rounds, measured: Measured) -> Interval | None:
-    """Return its seconds over the reference's, whose two passes of a round are averaged."""
+    """Return its seconds divided by the reference's, whose two passes of a round are averaged."""
     first, second = measured.passes.get(REFERENCE, {}), measured.again
     shared = _shared(rounds, first, second)
     if not shared:
@@ -121,7 +121,7 @@ def _over_reference(target: Target, rounds: Rounds, measured: Measured) -> Inter
 
 
 def _control(measured: Measured, *, generation: bool) -> Interval | None:
-    """Return the reference over itself, round by round."""
+    """Return the ratio of the reference to itself, round by round."""
     first, second = measured.passes.get(REFERENCE, {}), measured.again
     shared = _shared(first, second)
     if not shared:
@@ -131,17 +131,17 @@ def _control(measured: Measured, *, generation: bool) -> Interval | None:
 
 
 def _shared(*every: Rounds) -> list[int]:
-    """Return the rounds in which all of them have timed steps."""
+    """Return the rounds in which all have timed steps."""
     return [n for n in every[0] if all(n in rounds and rounds[n].steps for rounds in every)]
 
 
-def _interval(found: tuple[float, float, float]) -> Interval:
-    value, low, high = found
+def _interval(estimate: tuple[float, float, float]) -> Interval:
+    value, low, high = estimate
     return Interval(value=value, low=low, high=high)
 
 
 def job(shape: Shape, workload: Workload, steps: int, warmup: int, threads: int) -> dict[str, Any]:
-    """Return what a target's process is given."""
+    """Return the job of a target's process."""
     folder = models.build(shape, workload)
     return {
         "folder": str(folder),

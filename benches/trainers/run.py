@@ -1,4 +1,4 @@
-"""Runs the passes of every target in turns, and writes the records: what `gates bench trainers` does."""
+"""Conduct `gates bench trainers`: run the passes of all targets in turns and write the records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERY: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is timed, how often, and with how many threads."""
+    """Targets and workloads, numbers of passes and steps, and threads."""
 
     targets: tuple[Target, ...]
     absent: tuple[Target, ...]
@@ -40,15 +40,15 @@ class Plan:
     threads: int
 
     def able(self, workload: Workload) -> list[Target]:
-        """Return the targets that can do a workload."""
+        """Return the targets that support a workload."""
         return [t for t in self.targets if workload.name not in t.cannot]
 
     def processes(self) -> int:
-        """Return how many processes there will be."""
+        """Return the number of processes."""
         return self.passes * sum(len(self.able(w)) + 1 for w in self.workloads)
 
     def records(self) -> int:
-        """Return how many records there will be."""
+        """Return the number of records."""
         return len(self.workloads) * (len(self.targets) + len(self.absent))
 
 
@@ -62,7 +62,7 @@ def planned(
     *,
     quick: bool,
 ) -> Plan:
-    """Return the plan; the reference is always part of it, since every ratio and the control need it.
+    """Return the plan, which always includes the reference for ratios and the control.
 
     Raises:
         ConfigurationError: a name is unknown.
@@ -85,16 +85,16 @@ def planned(
     )
 
 
-def _names(entry: str, known: Any, what: str) -> list[str]:
+def _names(entry: str, known: Any, kind: str) -> list[str]:
     from gates.nearest import hint
 
-    found = [name.strip() for name in entry.split(",") if name.strip()]
-    for name in found:
+    names = [name.strip() for name in entry.split(",") if name.strip()]
+    for name in names:
         if name not in known:
             raise ConfigurationError(
-                f"{what} {name!r} is unknown, must be one of {', '.join(known)}{hint(name, known)}"
+                f"{kind} {name!r} is unknown, must be one of {', '.join(known)}{hint(name, known)}"
             )
-    return found
+    return names
 
 
 def run(
@@ -115,10 +115,10 @@ def run(
 
     Args:
         targets: names separated by commas; empty: all.
-        workloads: names, each entry may hold several separated by commas, or `all`; none: the default ones.
+        workloads: names, also several separated by commas, or `all`; none: the default ones.
         shape: name of the model's shape.
         passes: processes of each target and workload; None: the default number.
-        steps: timed steps of each process, three times as many where lengths are drawn; None: the default number.
+        steps: timed steps of each process, three times as many if lengths are drawn; None: the default number.
         threads: of every library.
         quick: a smoke test, with one pass.
         record: write to results/bench instead of results/runs.
@@ -142,11 +142,11 @@ def run(
     with contextlib.closing(out):
         out.write(header("trainers", threads=threads, quick=quick, planned=plan.records()))
         try:
-            for found in measured(plan, processes.messages):
-                out.write(found)
-                records.append(found)
+            for row in measured(plan, processes.messages):
+                out.write(row)
+                records.append(row)
                 if as_json:
-                    echo(found.model_dump_json())
+                    echo(row.model_dump_json())
             counts = Counter(r.outcome for r in records)
             seconds = round(time.monotonic() - started, 1)
             absent = [t.name for t in plan.absent]
@@ -157,8 +157,8 @@ def run(
         for line in screen.lines(records):
             echo(line)
         counted = ", ".join(f"{count} {outcome}" for outcome, count in Counter(r.outcome for r in records).items())
-        words = f"{'interrupted; ' if interrupted else ''}{counted or 'nothing measured'}"
-        echo(f"{words}; {time.monotonic() - started:.0f} s; written to {out.path}")
+        summary = f"{'interrupted; ' if interrupted else ''}{counted or 'nothing measured'}"
+        echo(f"{summary}; {time.monotonic() - started:.0f} s; written to {out.path}")
     return _status(records, needed, interrupted=interrupted)
 
 
@@ -182,11 +182,11 @@ Messages = Callable[..., Iterator[dict[str, Any]]]
 def measured(plan: Plan, messages: Messages) -> Iterator[TrainerRecord]:
     """Yield a record for each target and workload, absent and unsupported ones too.
 
-    When interrupted, the records of the workload that was under way are yielded from its complete passes first.
+    After an interruption the complete passes of the current workload are yielded.
 
     Args:
         plan: what to time.
-        messages: starts a process and yields what it sends, `processes.messages`.
+        messages: starts a process and yields its messages: `processes.messages`.
     """
     progress = screen.Progress(plan.processes())
     progress.start("the speed of a matrix product")
@@ -197,53 +197,53 @@ def measured(plan: Plan, messages: Messages) -> Iterator[TrainerRecord]:
         for target in plan.targets:
             if reason := target.cannot.get(workload.name):
                 yield rows.without_times(target, plan.shape, workload, "unsupported", reason)
-        found = Measured()
+        rounds = Measured()
         stopped = False
         try:
             for number in range(plan.passes):
-                _round(plan, workload, number, found, progress, messages)
+                _round(plan, workload, number, rounds, progress, messages)
         except KeyboardInterrupt:
             stopped = True
         finally:
             progress.clear()
         for target in plan.able(workload):
-            if stopped and not found.passes.get(target.name):
+            if stopped and not rounds.passes.get(target.name):
                 continue
             more = {"threads": plan.threads, "blas": blas.chosen().name if target.mlx else "torch's own"}
-            yield rows.record(target, plan.shape, workload, found, peak, more)
+            yield rows.record(target, plan.shape, workload, rounds, peak, more)
         if stopped:
             raise KeyboardInterrupt
 
 
 def _peak(plan: Plan, messages: Messages) -> float:
-    """Return the best rate of a matrix product here, operations per second."""
+    """Return the best rate of a matrix product on this machine, in operations per second."""
     job = {"warmup": 0, "steps": 0}
     (message,) = messages(sys.executable, "peak.py", job, threads=plan.threads)
     return float(max(message["rates"].values()))
 
 
 def _round(
-    plan: Plan, workload: Workload, number: int, found: Measured, progress: screen.Progress, messages: Messages
+    plan: Plan, workload: Workload, number: int, rounds: Measured, progress: screen.Progress, messages: Messages
 ) -> None:
     """Run every target once and the reference at both ends; every second round runs backwards."""
-    able = [t for t in plan.able(workload) if t.name not in found.failed]
+    able = [t for t in plan.able(workload) if t.name not in rounds.failed]
     others = [(t.name, t) for t in able if t.name != REFERENCE]
     order = [(REFERENCE, TARGETS[REFERENCE]), *others, (AGAIN, TARGETS[REFERENCE])]
     for name, target in order if number % 2 == 0 else reversed(order):
         progress.start(f"{workload.name}, {plan.shape.name}, pass {number + 1} of {plan.passes}, {name}")
-        if target.name not in found.failed:
+        if target.name not in rounds.failed:
             try:
                 done = _pass(plan, workload, target, messages)
-                into = found.again if name == AGAIN else found.passes.setdefault(name, {})
+                into = rounds.again if name == AGAIN else rounds.passes.setdefault(name, {})
                 into[number] = done
             except processes.TargetError as error:
-                found.failed[target.name] = str(error)
+                rounds.failed[target.name] = str(error)
         progress.end()
 
 
 def _pass(plan: Plan, workload: Workload, target: Target, messages: Messages) -> Pass:
     job = rows.job(plan.shape, workload, workload.steps(plan.steps), plan.warmup, plan.threads)
-    found = Pass()
+    result = Pass()
     for message in messages(python(target), target.worker, job, threads=plan.threads, preload=target.mlx):
-        found.take(message)
-    return found
+        result.take(message)
+    return result

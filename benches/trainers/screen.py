@@ -1,4 +1,4 @@
-"""What `gates bench trainers` prints: a line of progress, and one screen of results."""
+"""The output of `gates bench trainers`: a line of progress, and one screen of results."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ COLUMNS = (
     "RSS GB",
     "time/token ÷ reference",
 )
-EVERY_S = 10.0  # between two lines of progress where there is no terminal
+EVERY_S = 10.0  # between two lines of progress without a terminal
 
 
 class Progress:
-    """Say which process runs and how long the rest will take, on standard error."""
+    """Report the running process and the remaining time on standard error."""
 
     def __init__(self, total: int) -> None:
         self.total, self.done = total, 0
@@ -31,7 +31,7 @@ class Progress:
         self.said = float("-inf")
         self.live = sys.stderr.isatty()
 
-    def start(self, what: str) -> None:
+    def start(self, process: str) -> None:
         """A process starts."""
         now = time.monotonic()
         if not self.live and now - self.said < EVERY_S:
@@ -41,11 +41,11 @@ class Progress:
         if self.done:
             seconds = (now - self.began) / self.done * (self.total - self.done)
             left = f", about {seconds / 60:.0f} min left" if seconds >= 90 else f", about {seconds:.0f} s left"
-        line = f"{self.done + 1} of {self.total} processes{left}: {what}"
+        line = f"{self.done + 1} of {self.total} processes{left}: {process}"
         print(f"\r\033[K{line}" if self.live else line, end="" if self.live else "\n", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """A process ended, or will not start."""
+        """A process ended or did not start."""
         self.done += 1
 
     def clear(self) -> None:
@@ -55,17 +55,17 @@ class Progress:
 
 
 def lines(records: Sequence[TrainerRecord]) -> list[str]:
-    """Return a table for each workload and model; what was not timed stands below with its reason."""
-    found: list[str] = []
+    """Return a table for each workload and model, followed by untimed targets with their reasons."""
+    output: list[str] = []
     for key in dict.fromkeys((r.workload, r.model) for r in records):
         rows = [r for r in records if (r.workload, r.model) == key]
         timed = [r for r in rows if r.outcome == "timed"]
-        found.append(_title(rows, timed))
+        output.append(_title(rows, timed))
         if timed:
-            found += _columns([COLUMNS, *(_cells(r) for r in timed)])
-        found += [f"  {r.target}: {r.outcome}: {r.reason}" for r in rows if r.outcome != "timed"]
-        found.append("")
-    return found
+            output += _columns([COLUMNS, *(_cells(r) for r in timed)])
+        output += [f"  {r.target}: {r.outcome}: {r.reason}" for r in rows if r.outcome != "timed"]
+        output.append("")
+    return output
 
 
 def _title(rows: Sequence[TrainerRecord], timed: Sequence[TrainerRecord]) -> str:
@@ -90,19 +90,19 @@ def _cells(row: TrainerRecord) -> tuple[str, ...]:
     )
 
 
-def _value(found: Interval | None, digits: int) -> str:
-    return "-" if found is None else f"{found.value:.{digits}f}"
+def _value(interval: Interval | None, digits: int) -> str:
+    return "-" if interval is None else f"{interval.value:.{digits}f}"
 
 
 def _gigabytes(count: int | None) -> str:
     return "-" if count is None else f"{count / 1e9:.2f}"
 
 
-def _ratio(found: Interval | None) -> str:
-    if found is None:
+def _ratio(interval: Interval | None) -> str:
+    if interval is None:
         return "-"
-    spread = "" if found.low <= 0 else f" ({found.low:.2f} to {found.high:.2f})"
-    return f"{found.value:.2f}{spread}"
+    spread = "" if interval.low <= 0 else f" ({interval.low:.2f} to {interval.high:.2f})"
+    return f"{interval.value:.2f}{spread}"
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> list[str]:

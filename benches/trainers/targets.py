@@ -1,4 +1,4 @@
-"""The trainers that are timed: which environment and worker each has, what it cannot do, and how its loss was judged."""
+"""The timed trainers: environment, worker, limitations, and the grade of the loss."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CONFORMANCE: Final = ROOT / "results" / "conformance"
-LOSS: Final = "policy_loss[grpo]"  # the op that all workloads train with
-LABELS: Final = {  # by the grade of its loss
+LOSS: Final = "policy_loss[grpo]"  # the op of all workloads
+LABELS: Final = {  # label by the grade of the loss
     "correct": "same semantics",
     "imprecise": "same semantics",
     "fragile": "same semantics",
@@ -28,15 +28,15 @@ class Target:
     """One way to train or generate.
 
     Attributes:
-        name: as `--targets` has it.
+        name: for `--targets`.
         peer: of `gates peers list`; empty for the reference trainer.
         worker: file in `workers/`.
-        entry: the public entry point that is called.
-        generates: nothing is trained.
-        mlx: it computes with MLX.
-        graded: its loss is the one that results/conformance grades as `LOSS`.
-        cannot: workloads that it has no way to do, with the reason.
-        note: what a reader of its row must know.
+        entry: the public entry point.
+        generates: it only generates.
+        mlx: it uses MLX.
+        graded: its loss is the one graded as `LOSS` in results/conformance.
+        cannot: unsupported workloads, with the reason.
+        note: a remark for readers of its row.
     """
 
     name: str
@@ -109,7 +109,7 @@ TARGETS: Final[Mapping[str, Target]] = {
 
 
 def python(target: Target) -> str:
-    """Return the interpreter of a target's environment, or nothing where the environment is not there."""
+    """Return the interpreter of a target's environment, or "" without an environment."""
     if not target.peer:
         return sys.executable
     from gates.subjects.peers import environments
@@ -119,18 +119,18 @@ def python(target: Target) -> str:
 
 
 def versions(target: Target) -> dict[str, str]:
-    """Return the versions in a target's interpreter that its speed depends on."""
+    """Return the versions in a target's interpreter that determine its speed."""
     names = ("mlx", "mlx-lm", "torch", "transformers", "numpy")
     if not target.peer:
         import importlib.metadata
 
-        found = {}
+        installed = {}
         for name in ("rl-gates", *names):
             try:
-                found[name] = importlib.metadata.version(name)
+                installed[name] = importlib.metadata.version(name)
             except importlib.metadata.PackageNotFoundError:
                 continue
-        return found
+        return installed
     from gates.subjects.peers import environments
 
     every = environments.environment(target.peer).versions
@@ -140,7 +140,7 @@ def versions(target: Target) -> dict[str, str]:
 
 @cache
 def judged(target: str, folder: Path = CONFORMANCE) -> tuple[str, str]:
-    """Return the label of a target's comparison with the reference, and the grade that it follows from.
+    """Return the label of a target's comparison with the reference, and the grade behind it.
 
     Args:
         target: a name of `TARGETS`.

@@ -1,4 +1,4 @@
-"""What every trainer is given: named workloads and model shapes. The tables are append-only; a test holds their digests."""
+"""Named workloads and model shapes of the trainer benchmarks. The tables are append-only; a test has their digests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Ending = Literal["none", "geometric"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a Qwen3 model, and the lengths that workloads have on it unless they say otherwise.
+    """The sizes of a Qwen3 model, and the default lengths of workloads on it.
 
-    `prompt` and `tokens` are those of a prompt and the most of a completion; `quantised_tokens` are the most with 4 bits,
-    fewer where a CPU is meant, which has no fast kernel for them.
+    `prompt` and `tokens` are the tokens of a prompt and the most of a completion; `quantised_tokens` are the most with 4 bits,
+    fewer for a CPU, which has no fast kernel for them.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Shape:
     quantised_tokens: int
 
     def parameters(self) -> int:
-        """Return how many numbers the model has."""
+        """Return the number of parameters."""
         wide = self.heads * self.head_dim
         narrow = self.kv_heads * self.head_dim
         attention = self.hidden * (2 * wide + 2 * narrow) + 2 * self.head_dim
@@ -42,14 +42,14 @@ class Shape:
         return self.layers * block + (1 if self.tied else 2) * self.vocab * self.hidden + self.hidden
 
     def products(self) -> int:
-        """Return how many weights every token is multiplied with: all matrices but the embedding's rows, head included."""
+        """Return the number of weights in a token's matrix products: all matrices and the head, without the embedding."""
         wide, narrow = self.heads * self.head_dim, self.kv_heads * self.head_dim
         block = self.hidden * (2 * wide + 2 * narrow) + 3 * self.hidden * self.intermediate
         return self.layers * block + self.vocab * self.hidden
 
 
 #: `tiny` has 3.4 million parameters, `ten` ten times that; 16 prompt tokens and 48 more end at 64, the width to which
-#: mlx-tune pads, so that lengths that differ do not make it compile again. `qwen3-0.6b` is the shape of Qwen3-0.6B.
+#: mlx-tune pads, so that different lengths do not cause recompilation. `qwen3-0.6b` is the shape of Qwen3-0.6B.
 SHAPES: Final[Mapping[str, Shape]] = {
     "tiny": Shape("tiny", 256, 4, 4, 2, 64, 768, 512, False, "float32", 16, 48, 16),
     "ten": Shape("ten", 640, 6, 10, 5, 64, 2176, 512, False, "float32", 16, 48, 16),
@@ -59,7 +59,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What one step does: prompts, completions of each, their limit, and how they end.
+    """The work of one step: prompts, completions of each, their limit, and how they end.
 
     Attributes:
         prompts: tokens of each prompt of a step; empty: one prompt of the shape's length.
@@ -77,7 +77,7 @@ class Workload:
     bits: int = 0
 
     def on(self, shape: Shape) -> Workload:
-        """Return the workload with the lengths that it has on a shape."""
+        """Return the workload with its lengths on a shape."""
         most = shape.quantised_tokens if self.bits else shape.tokens
         return replace(self, prompts=self.prompts or (shape.prompt,), tokens=self.tokens or most)
 
@@ -92,15 +92,15 @@ class Workload:
         return sum(self.prompts) * self.samples
 
     def steps(self, count: int) -> int:
-        """Return how many steps are timed where `count` are asked for: three times as many short ones, of drawn lengths."""
+        """Return the number of timed steps for a requested `count`: three times as many if lengths are drawn."""
         return 3 * count if self.ending == "geometric" else count
 
     def end_probability(self) -> float:
-        """Return the probability of the end token, before the sampler's filter; 0 stands for one below 1e-12."""
+        """Return the probability of the end token before the sampler's filter; 0 means less than 1e-12."""
         return 3.0 / self.tokens if self.ending == "geometric" else 0.0
 
     def mean_length(self) -> float:
-        """Return the expected tokens of a completion, the end token included, cut at the limit."""
+        """Return the expected tokens of a completion, including the end token, truncated at the limit."""
         p = self.end_probability()
         return float(self.tokens) if p == 0.0 else (1.0 - (1.0 - p) ** self.tokens) / p
 
@@ -113,21 +113,21 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "4-bit": Workload("4-bit", bits=4),
 }
 
-#: What every target is asked for. `settings` of a record says what held, which may differ.
+#: The requested settings of every target; `settings` of a record has the actual ones.
 SETTINGS: Final[Mapping[str, Any]] = {
     "temperature": 0.7,
     "top_p": 0.95,
     "beta": 0.04,
     "rank": 8,
-    "learning_rate": 1e-9,  # the weights stay what they are, so that every step has the same lengths to draw
+    "learning_rate": 1e-9,  # the weights hardly change, so that every step draws from the same lengths
     "seed": 7,
 }
-#: Prompts of a data set, in steps: trainers start again after them.
+#: Prompts of a data set, in steps; trainers repeat them.
 STEPS_OF_PROMPTS: Final = 16
 
 
 def digest(shape: str, workload: str) -> str:
-    """Return a digest of everything that defines a workload on a shape, but for the weights (`models.digest`)."""
+    """Return a digest of a workload on a shape, except the weights (`models.digest`)."""
     on = WORKLOADS[workload].on(SHAPES[shape])
     recipe = {"shape": asdict(SHAPES[shape]), "workload": asdict(on), "settings": dict(SETTINGS)}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""The command line: `main` sees to signals and errors, and then imports the verbs of verbs.py."""
+"""The command line: `main` sets up signals and error handling, then imports the verbs of verbs.py."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main() -> None:
-    """Run a command. A user's mistake is one sentence and exit code 2, a fault of ours 4; the first has no traceback.
+    """Run a command; a user's mistake prints one sentence and exits with 2, a fault of Gates exits with 4.
 
     SIGTERM, which CI sends, ends a command as Ctrl-C does, with the same exit code: what was judged is kept, and the run
-    can be resumed. SIGINT is set too, for the background job of a script is started with it ignored.
+    can be resumed. SIGINT is set too, because a shell starts background jobs with SIGINT ignored.
     """
     for number in SIGNALS:
         signal.signal(number, _stop)
@@ -32,17 +32,19 @@ def main() -> None:
             app()
         finally:
             _flush()
-    except KeyboardInterrupt:  # while the verbs were built, so nothing is open; a verb catches its own
+    except (
+        KeyboardInterrupt
+    ):  # raised while the verbs were imported, so nothing is open; a running verb catches its own
         _leave()
-    except Exception as error:  # noqa: BLE001  whatever it is, it has one of our exit codes
+    except Exception as error:  # noqa: BLE001  every error ends with a documented exit code
         _report(error)
     finally:
-        for number in SIGNALS:  # while Python ends: an exception in its own threads would be shown and lost
+        for number in SIGNALS:  # an exception while Python shuts down would only be printed
             signal.signal(number, _leave)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """End at once while a module is loaded, for an interrupted import may go on or fail in any way; else raise.
+    """Raise KeyboardInterrupt; during an import, exit at once, because an interrupted import may fail in any way.
 
     Nothing is lost: lines of results are written unbuffered, and a worker ends when the judge's pipe closes.
     """
@@ -54,16 +56,16 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(*_: object) -> NoReturn:
-    """Say that the command was interrupted, and end without what Python does at its end.
+    """Report the interruption and exit without Python's shutdown.
 
-    It would raise SIGINT again if Ctrl-C came in an `eval`, such as typer's of annotations, and change the exit code.
+    The shutdown would change the exit code if Ctrl-C came in an `eval`, such as typer's of annotations.
     """
     os.write(2, f"{NAME}: interrupted\n".encode())
     os._exit(ExitCode.INTERRUPTED)
 
 
 def _any_encoding() -> None:
-    """Write what the terminal's encoding lacks as an escape: a run must not end at a minus sign."""
+    """Escape characters that the terminal's encoding lacks, so that a minus sign does not end a run."""
     import io
 
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -71,13 +73,13 @@ def _any_encoding() -> None:
 
 
 def _flush() -> None:
-    """Write what is buffered while a full disk can still be reported."""
+    """Flush standard output while a full disk can still be reported."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 def _report(error: Exception) -> None:
-    """Print an error as a sentence, with a traceback where it is a mistake in Gates, and end with its code."""
+    """Print an error as one sentence and exit with its code; only a mistake in Gates has a traceback."""
     from gates.errors import ConfigurationError, FaultError, sentence
 
     if isinstance(error, BrokenPipeError):
@@ -89,8 +91,8 @@ def _report(error: Exception) -> None:
     if isinstance(error, MemoryError):
         _end("out of memory; free some, or run fewer workers (--jobs 1)", ExitCode.FAULT)
     if isinstance(error, OSError) and error.errno is not None:
-        place = error.filename if isinstance(error.filename, str) else "the output"
-        _end(sentence(f"cannot read or write {place}", error), ExitCode.FAULT)
+        path = error.filename if isinstance(error.filename, str) else "the output"
+        _end(sentence(f"cannot read or write {path}", error), ExitCode.FAULT)
     import traceback
 
     traceback.print_exception(error)
@@ -100,14 +102,14 @@ def _report(error: Exception) -> None:
     )
 
 
-def _end(words: str, code: ExitCode) -> NoReturn:
-    """Print one sentence on standard error and leave, even if neither stream can be written to."""
+def _end(message: str, code: ExitCode) -> NoReturn:
+    """Print one sentence on standard error and exit, even if neither stream can be written to."""
     with contextlib.suppress(OSError):
         from gates.results.escape import visible
 
-        words = visible(words)
+        message = visible(message)
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"{NAME}: {words}\n")
+        sys.stderr.write(f"{NAME}: {message}\n")
         sys.stderr.flush()
     try:
         _flush()

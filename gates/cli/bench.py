@@ -1,4 +1,4 @@
-"""`gates bench`: measure speed against the peers' own code. The measurements are in benches/, which only a checkout has."""
+"""`gates bench`: measure speed against the peers' own code with benches/, which only a checkout has."""
 
 from __future__ import annotations
 

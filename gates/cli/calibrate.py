@@ -1,4 +1,4 @@
-"""`gates calibrate`: how often each gate refuses a correct subject, and the limits that are measured so."""
+"""`gates calibrate`: the rate of false positives of each gate, and the calibrated limits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ each gate, backend, BLAS and dtype with its 95% bound."""
 
 
 class Only(StrEnum):
-    """Which gates, by what a seed of them costs."""
+    """Groups of gates by the cost of one seed."""
 
     pure = "pure"
     models = "models"
@@ -87,7 +87,7 @@ def calibrate(
     from gates.run.plan import Options, plan, runs_a_model
     from gates.subjects import catalogue
 
-    asked = _asked(seed, seeds, seeds_up_to, write_limits)
+    wanted = _seeds(seed, seeds, seeds_up_to, write_limits)
     if resume is not None and out is not None:
         raise ConfigurationError("--resume names the file that is gone on with; leave out --out")
     registry = setup.registry()
@@ -107,24 +107,24 @@ def calibrate(
             gates,
             subjects,
             options,
-            len(cases) * len(asked),
+            len(cases) * len(wanted),
             engine=engine,
-            seeds=len(asked),
+            seeds=len(wanted),
         )
     ).model_copy(update={"codes": codes(gates)})
     summary = proofs / NAME
     recorded = {}
     if seeds_up_to is not None:
         recorded = done(read(summary), header, ("judged", "unsupported")) if summary.is_file() else {}
-        left = sum(1 for _ in lacking(cases, asked, recorded))
+        left = sum(1 for _ in lacking(cases, wanted, recorded))
         header = header.model_copy(update={"planned": left, "beside": [NAME]})
-        if not left and cases:  # without a case nothing is measured, which the run's own end says
-            typer.echo(f"nothing is left: {summary} has seeds {seed} to {asked[-1]} of all cases")
+        if not left and cases:  # a plan without cases is reported at the end of the run
+            typer.echo(f"nothing is left: {summary} has seeds {seed} to {wanted[-1]} of all cases")
             raise typer.Exit(session.HELD)
     resume = resume or _new_file(out)
     try:
         with engines.opened(engine, registry) as executors:
-            request = Request(gates, cases, options, asked, block, header, proofs, write_limits, executors, recorded)
+            request = Request(gates, cases, options, wanted, block, header, proofs, write_limits, executors, recorded)
             ended = conduct(request, resume, Progress(quiet=as_json))
     except KeyboardInterrupt:
         typer.echo(f"interrupted; nothing that was judged is lost: repeat the command with --resume {resume}", err=True)
@@ -139,7 +139,7 @@ def calibrate(
 
 
 def _new_file(folder: Path | None) -> Path:
-    """Make the empty file of a run, which is written as one that is gone on with."""
+    """Create an empty results file, so that a new run uses the resume path."""
     from gates.cli import setup
 
     writer = setup.writer("calibrate", folder, record=False)
@@ -148,7 +148,7 @@ def _new_file(folder: Path | None) -> Path:
 
 
 def _print(ended: Ended, *, as_json: bool) -> None:
-    """Print the file's lines, or what they come to."""
+    """Print the file's lines as JSON, or a summary of them."""
     from gates.report import calibration
     from gates.report.progress import console
     from gates.results.escape import visible
@@ -159,8 +159,8 @@ def _print(ended: Ended, *, as_json: bool) -> None:
         console().print(visible(line), markup=False)
 
 
-def _asked(first: int, count: int | None, end: int | None, write_limits: bool) -> range:
-    """Return the seeds that were asked for."""
+def _seeds(first: int, count: int | None, end: int | None, write_limits: bool) -> range:
+    """Return the seeds that the options select."""
     from gates.model import ConfigurationError
 
     if end is None:

@@ -11,7 +11,9 @@ from typing import Literal
 
 import typer
 
-from gates.cli import counterexamples, diagnoses, engines, output, project, seeds, setup
+from gates.cli import engines, output, project, seeds, setup
+from gates.cli.counterexamples import Failures
+from gates.cli.diagnoses import WrongOps
 from gates.config.format_names import CheckFormat
 from gates.config.settings import Settings
 from gates.errors import FaultError
@@ -30,7 +32,7 @@ from gates.run.shards import Shard
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """The command line; None, an empty list or False where it leaves a choice to the project or to the default."""
+    """The options of the command line; None, an empty list or False leaves a choice to the project or the default."""
 
     select: list[str]
     subject: list[str]
@@ -53,7 +55,7 @@ class Arguments:
     memory_limit: float | None
     shrink_seconds: float  # for each failure; 0: failures are not shrunk
     fail_on: Grade | None = None
-    strict: bool = False  # and another grade is given too
+    strict: bool = False  # --strict together with another --fail-on
     verbose: bool = False  # a line for each verdict
 
     def __post_init__(self) -> None:
@@ -83,19 +85,19 @@ class Run:
 
 
 def conduct(arguments: Arguments) -> int:
-    """Judge what the arguments name, print it, and return the exit code."""
+    """Judge the chosen gates and subjects, print the results, and return the exit code."""
     run = _prepare(arguments)
     if isinstance(run.options.seed, seeds.Drawn):
-        again = shlex.join(["gates", *run.header.command])
-        typer.echo(f"seed {run.options.seed} was drawn; the same again: {again}", err=True)
+        repeat = shlex.join(["gates", *run.header.command])
+        typer.echo(f"seed {run.options.seed} was drawn; the same again: {repeat}", err=True)
     screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on)
     if run.resumed:
         screen.verdicts.extend(run.resumed.verdicts)
     else:
         run.writer.write(run.header)
-    found, diagnosed = _counterexamples(run), _diagnosed(run)
+    failures, wrong_ops = _failures(run), _wrong_ops(run)
     try:
-        tally = _judge(run, screen, found, diagnosed)
+        tally = _judge(run, screen, failures, wrong_ops)
     except KeyboardInterrupt:
         screen.interrupted(run.writer.path)
         typer.echo(f"go on with: {resuming.command(run.header.command, run.writer.path)}", err=True)
@@ -107,16 +109,16 @@ def conduct(arguments: Arguments) -> int:
     finally:
         run.writer.close()
     if screen.verbose:
-        found.show()
+        failures.show()
     output.notes(tally, run.registry)
-    output.end(screen, run.writer.path, tally, run.before, found, diagnosed)
+    output.end(screen, run.writer.path, tally, run.before, failures, wrong_ops)
     if arguments.record:
         setup.recorded(run.writer.path)
     return tally.exit_code()
 
 
 def _prepare(arguments: Arguments) -> Run:
-    """Resolve subjects, gates and options, and open the results file; every mistake of the user is found here."""
+    """Resolve subjects, gates and options, and open the results file; every mistake of the user is reported here."""
     registry = setup.registry()
     request = project.request(
         registry,
@@ -136,14 +138,14 @@ def _prepare(arguments: Arguments) -> Run:
     before = output.since(arguments.baseline, form)
     setup.batch_scheduling()
     options = _options(arguments, settings)
-    whole = plan(request.gates, subjects, quick=arguments.quick, model=options.model)
+    planned = plan(request.gates, subjects, quick=arguments.quick, model=options.model)
     if arguments.quick and not any(case.quick for gate in request.gates for case in gate.cases):
         raise ConfigurationError(
             "--quick: none of the chosen gates has a quick case; leave out --quick or choose others"
         )
     shard = Shard.parse(arguments.shard)
     request.waivers.partial = shard.count > 1
-    cases = shard.take(whole)
+    cases = shard.take(planned)
     header = session.header(
         RunInfo(
             "check",
@@ -152,7 +154,7 @@ def _prepare(arguments: Arguments) -> Run:
             subjects,
             options,
             len(cases),
-            plan=shard.record(whole),
+            plan=shard.record(planned),
             waivers=request.waivers.entries,
             engine=arguments.engine,
             subject_files=session.file_digests(subjects, registry.subjects),
@@ -182,9 +184,9 @@ def _new_file(arguments: Arguments, settings: Settings) -> Writer:
     return setup.writer("check", folder, record=arguments.record)
 
 
-def _counterexamples(run: Run) -> counterexamples.Found:
-    """Return what keeps the failures of this run and shrinks them at its end."""
-    return counterexamples.Found(
+def _failures(run: Run) -> Failures:
+    """Return the collector that shrinks the failures at the end of the run."""
+    return Failures(
         run.cases,
         run.options,
         run.registry.subjects,
@@ -192,25 +194,25 @@ def _counterexamples(run: Run) -> counterexamples.Found:
         silent=run.form not in {"text", "github"},
         budget_s=run.arguments.shrink_seconds,
         fail_on=run.header.fail_on,
-        failures=run.resumed.still_large if run.resumed else [],
+        verdicts=run.resumed.still_large if run.resumed else [],
     )
 
 
-def _diagnosed(run: Run) -> diagnoses.Diagnosed:
-    """Return what keeps the wrong definitions of this run and names them at its end."""
+def _wrong_ops(run: Run) -> WrongOps:
+    """Return the collector that diagnoses the wrong ops at the end of the run."""
     earlier = run.resumed.earlier.diagnoses if run.resumed else []
     silent = run.form not in {"text", "github"}
-    found = diagnoses.Diagnosed(run.cases, run.options, run.writer, silent, records=list(earlier))
-    found.note(run.resumed.verdicts if run.resumed and not run.resumed.complete else ())
-    return found
+    wrong_ops = WrongOps(run.cases, run.options, run.writer, silent, records=list(earlier))
+    wrong_ops.note(run.resumed.verdicts if run.resumed and not run.resumed.complete else ())
+    return wrong_ops
 
 
-def _judge(run: Run, screen: Screen, found: counterexamples.Found, diagnosed: diagnoses.Diagnosed) -> session.Tally:
-    """Judge the cases that are left; name what is wrong and shrink the failures before the summary is written."""
+def _judge(run: Run, screen: Screen, failures: Failures, wrong_ops: WrongOps) -> session.Tally:
+    """Judge the remaining cases; diagnose wrong ops and shrink failures before the summary is written."""
 
     def before_summary() -> None:
-        diagnosed.record(screen.all_judged)
-        found.record(screen.all_judged)
+        wrong_ops.record(screen.all_judged)
+        failures.record(screen.all_judged)
 
     complete = run.resumed is not None and run.resumed.complete
     with engines.opened(run.arguments.engine, run.registry) as engine, screen:
@@ -220,7 +222,7 @@ def _judge(run: Run, screen: Screen, found: counterexamples.Found, diagnosed: di
                 run.options,
                 writer=None if complete else run.writer,
                 requirements=run.request.requirements,
-                on_verdict=diagnosed.watching(found.watching(screen.verdict)),
+                on_verdict=wrong_ops.watching(failures.watching(screen.verdict)),
                 on_hello=partial(output.refuse_misspelt, run.registry),
                 engine=engine,
                 resumed=run.resumed,

@@ -20,8 +20,8 @@ from gates.shrink.failing_case import Progress
 
 
 @dataclass(slots=True)
-class Found:
-    """The counterexamples of one run; their files are in a folder beside the results file, with its name."""
+class Failures:
+    """The failures of one run and their counterexamples, which go to a folder named after the results file."""
 
     cases: list[PlannedCase]
     options: Options
@@ -29,8 +29,8 @@ class Found:
     writer: Writer
     silent: bool
     budget_s: float  # seconds for each failure; 0: nothing is shrunk or kept
-    fail_on: Grade = "wrong"  # what does not fail the run is not shrunk
-    failures: list[Verdict] = field(default_factory=list)
+    fail_on: Grade = "wrong"  # milder failures are not shrunk
+    verdicts: list[Verdict] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     records: list[CounterexampleRecord] = field(default_factory=list)
@@ -40,63 +40,63 @@ class Found:
 
         def on_verdict(verdict: Verdict) -> None:
             if verdict.status in failing(self.fail_on):
-                self.failures.append(verdict)
+                self.verdicts.append(verdict)
             show(verdict)
 
         return on_verdict
 
     def record(self, all_judged: Callable[[], None]) -> None:
         """Shrink the failures and write a record for each; call `all_judged` before showing anything."""
-        if not self.budget_s or not self.failures:
+        if not self.budget_s or not self.verdicts:
             return
         folder = self.writer.path.with_suffix(".counterexamples")
         shrinker = Shrinker(self.cases, self.options, self.subjects, folder, tool_version(), self.budget_s)
-        for verdict in self.failures:
+        for verdict in self.verdicts:
             shrinker.note(verdict)
         if not shrinker.failures:
             return
         all_judged()
         if not self.silent:
             number = min(MOST, len(shrinker.failures))
-            what = "the failure" if number == 1 else f"{number} failures"
-            words = f"shrinking {what}, at most {self.budget_s:g} s each; Ctrl-C keeps the smallest so far"
-            typer.echo(words, err=True)
+            counted = "the failure" if number == 1 else f"{number} failures"
+            message = f"shrinking {counted}, at most {self.budget_s:g} s each; Ctrl-C keeps the smallest so far"
+            typer.echo(message, err=True)
         with Elapsed(console(stderr=True), wanted=not self.silent) as elapsed:
             kept = []
-            for one in shrinker.run(_Shown(elapsed)):
-                self.records.append(self._record(one))
+            for counterexample in shrinker.run(_Display(elapsed)):
+                self.records.append(self._record(counterexample))
                 self.writer.write(self.records[-1])
-                kept.append(one)
-        self.lines += [line for one in kept if one.tried for line in self._lines(one)]
-        if left := sum(not one.tried for one in kept):
+                kept.append(counterexample)
+        self.lines += [line for item in kept if item.tried for line in self._lines(item)]
+        if left := sum(not item.tried for item in kept):
             self.notes.append(f"{left} more failing {'input' if left == 1 else 'inputs'}, not shrunk: {folder}")
 
-    def _lines(self, one: Kept) -> list[str]:
-        found, where = one.found, one.verdict.where
-        if one.reason or found is None:
-            first = f"not shrunk: {where}: {one.reason}"
+    def _lines(self, kept: Kept) -> list[str]:
+        shrunk, where = kept.counterexample, kept.verdict.where
+        if kept.reason or shrunk is None:
+            first = f"not shrunk: {where}: {kept.reason}"
         else:
-            first = f"smallest input: {where} ({smallest.size(self._record(one))}): {found.words}"
-        again = smallest.command(self._record(one), self.writer.path.parent)
-        return [first, f"  {again}"] if again else [first]
+            first = f"smallest input: {where} ({smallest.size(self._record(kept))}): {shrunk.words}"
+        command = smallest.command(self._record(kept), self.writer.path.parent)
+        return [first, f"  {command}"] if command else [first]
 
-    def _record(self, one: Kept) -> CounterexampleRecord:
-        small = None if one.reason else one.found
+    def _record(self, kept: Kept) -> CounterexampleRecord:
+        small = None if kept.reason else kept.counterexample
         return CounterexampleRecord(
-            gate=one.verdict.gate,
-            subject=one.verdict.subject,
-            case=one.verdict.case,
-            seed=one.verdict.seed,
-            file=f"{one.path.parent.name}/{one.path.name}" if one.path else None,
-            words=small.words if small else one.reason,
+            gate=kept.verdict.gate,
+            subject=kept.verdict.subject,
+            case=kept.verdict.case,
+            seed=kept.verdict.seed,
+            file=f"{kept.path.parent.name}/{kept.path.name}" if kept.path else None,
+            words=small.words if small else kept.reason,
             elements_before=small.elements_before if small else None,
             elements_after=small.elements_after if small else None,
             unit=small.unit if small else "numbers",
             finished=small.finished if small else None,
             python=next(
-                (planned.subject.python for planned in self.cases if planned.subject.name == one.verdict.subject), None
+                (planned.subject.python for planned in self.cases if planned.subject.name == kept.verdict.subject), None
             ),
-            model=self.options.model if one.found and one.found.models else None,
+            model=self.options.model if kept.counterexample and kept.counterexample.models else None,
         )
 
     def show(self) -> None:
@@ -107,8 +107,8 @@ class Found:
             typer.echo(visible(line))
 
 
-class _Shown(Progress):
-    """Shows on a terminal which failure is being shrunk, for how long, and its size."""
+class _Display(Progress):
+    """Progress on a terminal: the failure that is being shrunk, the time so far, and the size."""
 
     def __init__(self, elapsed: Elapsed) -> None:
         super().__init__()
@@ -118,5 +118,5 @@ class _Shown(Progress):
         self._where = one_line(where)
         self._elapsed.start(self._where)
 
-    def smaller(self, words: str) -> None:
-        self._elapsed.now(f"{self._where}: {words}")
+    def smaller(self, size: str) -> None:
+        self._elapsed.now(f"{self._where}: {size}")

@@ -14,14 +14,14 @@ from gates.run.plan import Options, PlannedCase
 
 
 @dataclass(slots=True)
-class Diagnosed:
-    """The wrong definitions of one run, and what was found of them."""
+class WrongOps:
+    """The verdicts on wrong definitions of one run, and their diagnoses."""
 
     cases: Sequence[PlannedCase]
     options: Options
     writer: Writer
     silent: bool
-    wrong: list[Verdict] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
     records: list[DiagnosisRecord] = field(default_factory=list)
 
     def watching(self, show: Callable[[Verdict], None]) -> Callable[[Verdict], None]:
@@ -34,13 +34,13 @@ class Diagnosed:
         return on_verdict
 
     def note(self, verdicts: Iterable[Verdict]) -> None:
-        """Keep those that say that a definition does not hold."""
-        self.wrong += [v for v in verdicts if v.status == "wrong" and v.level == "definition"]
+        """Keep the verdicts that a definition does not hold."""
+        self.verdicts += [v for v in verdicts if v.status == "wrong" and v.level == "definition"]
 
     def record(self, all_judged: Callable[[], None]) -> None:
-        """Diagnose every wrong op, and write a line for each; Ctrl-C ends the search with those found so far."""
+        """Diagnose every wrong op and write a line for each; Ctrl-C ends the search and keeps the lines so far."""
         done = {(record.subject, record.op) for record in self.records}
-        left = [verdict for verdict in self.wrong if (verdict.subject, verdict.op) not in done]
+        left = [verdict for verdict in self.verdicts if (verdict.subject, verdict.op) not in done]
         if not left:
             return
         from gates.diagnosis.collect import Diagnoser

@@ -22,8 +22,8 @@ def explain(
     from gates.report.explanation import as_text, explanation
 
     registry = setup.registry()
-    found = [explanation(g, registry) for g in selection.chosen(registry, [gate])]
+    explanations = [explanation(g, registry) for g in selection.chosen(registry, [gate])]
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(explanations, indent=2, ensure_ascii=False))
     else:
-        typer.echo("\n\n".join(as_text(item) for item in found))
+        typer.echo("\n\n".join(as_text(item) for item in explanations))

@@ -42,16 +42,18 @@ def identify(
     registry = setup.registry()
     interpreter = setup.interpreter(python or settings.read(settings.root(Path.cwd())).python)
     chosen = catalogue.choose(registry, (subject,), interpreter, variants=False)[0]
-    found = []
+    findings = []
     for name in [op] if op else known:
         try:
-            found.append(identified(known[name], registry.gates.values(), chosen))
+            findings.append(identified(known[name], registry.gates.values(), chosen))
         except WorkerError as error:
             raise ConfigurationError(f"{chosen.name} did not start: {error}") from None
     if op is None:
-        found = [one for one in found if one.diagnosis is not None] or found[:1]
+        findings = [item for item in findings if item.diagnosis is not None] or findings[:1]
     if as_json:
-        typer.echo(json.dumps([identification.record(chosen.name, one) for one in found], indent=2, ensure_ascii=False))
+        typer.echo(
+            json.dumps([identification.record(chosen.name, item) for item in findings], indent=2, ensure_ascii=False)
+        )
     else:
-        typer.echo("\n".join(identification.lines(chosen.name, one) for one in found))
-    raise typer.Exit(identification.exit_code(found))
+        typer.echo("\n".join(identification.lines(chosen.name, item) for item in findings))
+    raise typer.Exit(identification.exit_code(findings))

@@ -41,12 +41,12 @@ def judge(
     start = time.monotonic()
     with Elapsed(console(stderr=True), wanted=not as_json) as elapsed:
         elapsed.start(one_line(step.name))
-        file, found = judged(step, lambda words: elapsed.now(one_line(f"{step.name}: {words}")))
-    code = recorded.exit_code(found, "imprecise" if strict else fail_on)
+        file, findings = judged(step, lambda quantity: elapsed.now(one_line(f"{step.name}: {quantity}")))
+    code = recorded.exit_code(findings, "imprecise" if strict else fail_on)
     if as_json:
-        typer.echo(json.dumps(recorded.record(file.name, str(step), found, code), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(recorded.record(file.name, str(step), findings, code), indent=2, ensure_ascii=False))
     else:
         shown = console()
-        for line in recorded.lines(file.name, found, code, columns(), time.monotonic() - start):
+        for line in recorded.lines(file.name, findings, code, columns(), time.monotonic() - start):
             shown.print(line)
     raise typer.Exit(code)

@@ -27,8 +27,10 @@ def mutants(
     from gates.report.catalogue import as_item, chosen, page
     from gates.results.atomic_write import write_whole
 
-    found = chosen(setup.registry(), select or ())
-    text = json.dumps([as_item(m) for m in found], indent=2, ensure_ascii=False) + "\n" if as_json else page(found)
+    selected = chosen(setup.registry(), select or ())
+    text = (
+        json.dumps([as_item(m) for m in selected], indent=2, ensure_ascii=False) + "\n" if as_json else page(selected)
+    )
     if out is None:
         typer.echo(text, nl=False)
     else:

@@ -11,8 +11,8 @@ import typer
 from gates.config.format_names import CheckFormat
 
 if TYPE_CHECKING:
-    from gates.cli.counterexamples import Found
-    from gates.cli.diagnoses import Diagnosed
+    from gates.cli.counterexamples import Failures
+    from gates.cli.diagnoses import WrongOps
     from gates.errors import FaultError
     from gates.registry import Registry
     from gates.report.text import Screen
@@ -33,17 +33,17 @@ def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
 
 
 def ended_early(error: FaultError | OSError, path: Path, command: str) -> FaultError:
-    """Return the error of a run that could not go on: why, what is kept, and the command that resumes it."""
+    """Return the error of a run that stopped early: the cause, the verdicts that are kept, and the command that resumes it."""
     from gates.errors import FaultError, sentence
     from gates.model import ConfigurationError
     from gates.results.jsonl import read
 
-    words = str(error) if isinstance(error, FaultError) else sentence("cannot write the output", error)
+    message = str(error) if isinstance(error, FaultError) else sentence("cannot write the output", error)
     try:
         kept = f"{read(path).state}; they are in {path}"
     except ConfigurationError:
-        return FaultError(words)  # the file is gone
-    return FaultError(f"{words}\n{kept}\ngo on with: {command}")
+        return FaultError(message)  # the file is gone
+    return FaultError(f"{message}\n{kept}\ngo on with: {command}")
 
 
 def since(baseline: Path | None, form: CheckFormat) -> Results | None:
@@ -60,8 +60,8 @@ def refuse_misspelt(registry: Registry, name: str, hello: Hello) -> None:
     from gates.model import ConfigurationError
     from gates.report.declarations import misspelt
 
-    if name not in registry.subjects and (found := misspelt(name, hello.provides, registry.gates.values())):
-        raise ConfigurationError("; ".join(found))
+    if name not in registry.subjects and (problems := misspelt(name, hello.provides, registry.gates.values())):
+        raise ConfigurationError("; ".join(problems))
 
 
 def notes(tally: Tally, registry: Registry) -> None:
@@ -76,7 +76,9 @@ def notes(tally: Tally, registry: Registry) -> None:
             typer.echo(one_line(f"note: {sentence}"), err=True)
 
 
-def end(screen: Screen, path: Path, tally: Tally, before: Results | None, found: Found, diagnosed: Diagnosed) -> None:
+def end(
+    screen: Screen, path: Path, tally: Tally, before: Results | None, failures: Failures, wrong_ops: WrongOps
+) -> None:
     """Print the end of a finished run; a document is rendered from the results file alone."""
     from gates.report import github
     from gates.report.baseline import compare
@@ -95,4 +97,4 @@ def end(screen: Screen, path: Path, tally: Tally, before: Results | None, found:
         for line in github.commands(runs):
             typer.echo(line)
         github.append_summary(render("md", runs, changes))
-    screen.end(path, tally, found.records, found.notes, diagnosed.records)
+    screen.end(path, tally, failures.records, failures.notes, wrong_ops.records)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gates.cli import diagnoses, setup
+from gates.cli import setup
+from gates.cli.diagnoses import WrongOps
 from gates.model import DEFINITIONS, Verdict
 from gates.report import diagnosis
 from gates.report.grades import Grades, OpGrade
@@ -40,11 +41,11 @@ FOLDER = Path("results", "conformance")
 
 @dataclass(slots=True)
 class Judged:
-    """How one peer came out."""
+    """The result of judging one peer."""
 
     results: ConformanceResults
-    problems: list[str] = field(default_factory=list)  # what the declaration does not explain, or explains wrongly
-    run: Path | None = None  # every verdict
+    problems: list[str] = field(default_factory=list)  # grades without a finding, and findings that do not hold
+    run: Path | None = None  # the file of verdicts
 
 
 def judge(peer: Peer, *, quick: bool, jobs: int, seed: int = 0) -> Judged:
@@ -57,7 +58,7 @@ def judge(peer: Peer, *, quick: bool, jobs: int, seed: int = 0) -> Judged:
     grades, computes, tally, path = _grades(peer, quick=quick, jobs=jobs, seed=seed)
     chosen = known.finding[:: 4 if quick else 1]
     ran = reproduce.run_all(peer.name, chosen, jobs)
-    found = coverage.covered(peer, environments.environment(peer.name))
+    covered = coverage.covered(peer, environments.environment(peer.name))
     versions = next((dict(hello.versions) for hello in tally.hellos.values() if hello.versions), {})
     commit, dirty = machine.commit()
     cpu, features = machine.cpu()
@@ -76,10 +77,10 @@ def judge(peer: Peer, *, quick: bool, jobs: int, seed: int = 0) -> Judged:
     results = ConformanceResults(
         header,
         [_grade(grade, computes, known.finding) for grade in grades],
-        [CoverageRecord(source=r.source, name=r.name, status=r.status, reason=r.reason) for r in found.rows],
+        [CoverageRecord(source=r.source, name=r.name, status=r.status, reason=r.reason) for r in covered.rows],
         list(_findings(known.finding, ran)),
     )
-    problems = [*_unexplained(results), *_contradicted(results, quick=quick), *found.problems]
+    problems = [*_unexplained(results), *_contradicted(results, quick=quick), *covered.problems]
     return Judged(results, problems, path)
 
 
@@ -96,7 +97,7 @@ def _grades(
     setup.batch_scheduling()
     writer = setup.writer("check", None, record=False)
     writer.write(session.header(RunInfo("check", sys.argv[1:], gates, subjects, options, len(cases), fail_on="wrong")))
-    collected, diagnosed = Grades(), diagnoses.Diagnosed(cases, options, writer, silent=True)
+    collected, wrong_ops = Grades(), WrongOps(cases, options, writer, silent=True)
     try:
         with Bar(peer.name, len(cases), shown_on=console(stderr=True)) as bar:
 
@@ -108,14 +109,14 @@ def _grades(
                 cases,
                 options,
                 writer=writer,
-                on_verdict=diagnosed.watching(note),
-                before_summary=lambda: diagnosed.record(lambda: None),
+                on_verdict=wrong_ops.watching(note),
+                before_summary=lambda: wrong_ops.record(lambda: None),
             )
             tally = session.check(request)
     finally:
         writer.close()
-    words = {(record.subject, record.op): diagnosis.words(record) for record in diagnosed.records}
-    return collected.grades(), words, tally, writer.path
+    computes = {(record.subject, record.op): diagnosis.words(record) for record in wrong_ops.records}
+    return collected.grades(), computes, tally, writer.path
 
 
 def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], findings: Sequence[Finding]) -> GradeRecord:
@@ -136,19 +137,19 @@ def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], findings: Seque
 
 def _explaining(grade: OpGrade, findings: Sequence[Finding]) -> list[str]:
     """Return the ids of the findings about an op; one that is only imprecise is explained by a finding of that grade."""
-    about = [] if grade.status in GOOD else [one for one in findings if grade.op in one.ops]
-    return [one.id for one in about if grade.status != "imprecise" or one.grade == grade.status]
+    about = [] if grade.status in GOOD else [finding for finding in findings if grade.op in finding.ops]
+    return [finding.id for finding in about if grade.status != "imprecise" or finding.grade == grade.status]
 
 
 def _findings(findings: Sequence[Finding], ran: Sequence[Reproduced]) -> Iterator[FindingRecord]:
-    done = {one.finding.id: one for one in ran}
+    outcomes = {outcome.finding.id: outcome for outcome in ran}
     for finding in findings:
-        one = done.get(finding.id)
+        outcome = outcomes.get(finding.id)
         yield FindingRecord(
             **finding.model_dump(exclude={"ops", "quote"}),
             ops=list(finding.ops),
-            reproduced=one.holds if one else None,
-            output=one.output if one else "",
+            reproduced=outcome.holds if outcome else None,
+            output=outcome.output if outcome else "",
         )
 
 
@@ -159,7 +160,7 @@ def _unexplained(results: ConformanceResults) -> Iterator[str]:
 
 
 def _contradicted(results: ConformanceResults, *, quick: bool) -> Iterator[str]:
-    """Yield a sentence for each finding that its program or the check does not bear out."""
+    """Yield a sentence for each finding that its program or the check contradicts."""
     seen = {(grade.op, grade.grade) for grade in results.grades}
     for finding in results.findings:
         if finding.reproduced is False:

@@ -42,12 +42,12 @@ def sync(names: Names = None, require: Require = None) -> None:
     failed: dict[str, str] = {}
     for name in _chosen(names):
         try:
-            found = environments.sync(name, on_line=lambda line: typer.echo(f"  {line}"))
+            environment = environments.sync(name, on_line=lambda line: typer.echo(f"  {line}"))
         except environments.PeerError as error:
             failed[name] = str(error)
             typer.echo(f"{name}: not installed: {error}", err=True)
             continue
-        typer.echo(f"{name}: ready at {found.path}")
+        typer.echo(f"{name}: ready at {environment.path}")
     needed = [name for name in failed if name in _required(require) or (names and name in names)]
     if needed:
         raise ConfigurationError(failed[needed[0]])
@@ -136,12 +136,12 @@ def repro(
     from gates.subjects.peers import environments, reproduce
 
     known = reproduce.known()
-    for one in ids or ():
-        if one not in known:
-            raise ConfigurationError(f"{one!r} is no finding{hint(one, known)}; there are {', '.join(known)}")
+    for id_ in ids or ():
+        if id_ not in known:
+            raise ConfigurationError(f"{id_!r} is no finding{hint(id_, known)}; there are {', '.join(known)}")
     if show:
-        for one in ids or known:
-            typer.echo(f"# {one}: {known[one][1].says}\n{known[one][1].repro}")
+        for id_ in ids or known:
+            typer.echo(f"# {id_}: {known[id_][1].says}\n{known[id_][1].repro}")
         return
     ran: list[reproduce.Reproduced] = []
     for name in environments.peers():
@@ -156,7 +156,7 @@ def repro(
     else:
         _show_reproduced(ran)
     raise typer.Exit(
-        ExitCode.NOTHING if not ran else ExitCode.HELD if all(one.holds for one in ran) else ExitCode.FAILED
+        ExitCode.NOTHING if not ran else ExitCode.HELD if all(outcome.holds for outcome in ran) else ExitCode.FAILED
     )
 
 
@@ -174,24 +174,26 @@ def coverage(names: Names = None, as_json: AsJson = False) -> None:
     from gates.subjects.peers import environments
 
     problems: list[str] = []
-    found = {}
+    coverages = {}
     for name in _chosen(names):
         environment = environments.environment(name)
         if not environment.ready:
             typer.echo(f"{name}: no environment yet; `gates peers sync {name}` makes it", err=True)
             continue
         try:
-            found[name] = rows.covered(environments.peers()[name], environment)
+            coverages[name] = rows.covered(environments.peers()[name], environment)
         except environments.PeerError as error:
             raise ConfigurationError(str(error)) from None
-        problems += [f"{name}: {problem}" for problem in found[name].problems]
+        problems += [f"{name}: {problem}" for problem in coverages[name].problems]
     if as_json:
         typer.echo(
-            json.dumps({name: [dataclasses.asdict(r) for r in one.rows] for name, one in found.items()}, indent=2)
+            json.dumps(
+                {name: [dataclasses.asdict(r) for r in covered.rows] for name, covered in coverages.items()}, indent=2
+            )
         )
     else:
-        for name, one in found.items():
-            for row in one.rows:
+        for name, covered in coverages.items():
+            for row in covered.rows:
                 typer.echo(
                     f"{name}  {row.status or 'NO ROW':13}  {row.source.partition(' ')[2]}.{row.name}  {row.reason}"
                 )
@@ -201,7 +203,7 @@ def coverage(names: Names = None, as_json: AsJson = False) -> None:
 
 
 def _chosen(names: list[str] | None) -> list[str]:
-    """Return the peers that are named, else all; a name that none has is refused with the nearest."""
+    """Return the named peers, or all; an unknown name is refused with the nearest one."""
     from gates.model import ConfigurationError
     from gates.nearest import hint
     from gates.subjects.peers import environments
@@ -220,42 +222,42 @@ def _required(require: list[str] | None) -> list[str]:
     return _chosen(None) if require and "all" in require else _chosen(require) if require else []
 
 
-def _show(one: Judged) -> None:
+def _show(judged: Judged) -> None:
     """Print one peer: its counts in a line, what is not correct, and what the records do not explain."""
     from gates.report import conformance
 
-    for line in conformance.screen(one.results, one.problems):
+    for line in conformance.screen(judged.results, judged.problems):
         typer.echo(line)
 
 
 def _show_reproduced(ran: list[Reproduced]) -> None:
     from gates.report.wrap import wrapped
 
-    for one in ran:
-        typer.echo(f"{'holds' if one.holds else 'DOES NOT HOLD':13}  {one.finding.id}")
-        for line in wrapped([one.output.replace("\n", " · ")], 110, " "):
+    for reproduced in ran:
+        typer.echo(f"{'holds' if reproduced.holds else 'DOES NOT HOLD':13}  {reproduced.finding.id}")
+        for line in wrapped([reproduced.output.replace("\n", " · ")], 110, " "):
             typer.echo(f"{'':15}{line}")
-    typer.echo(f"{sum(one.holds for one in ran)} of {len(ran)} findings hold")
+    typer.echo(f"{sum(reproduced.holds for reproduced in ran)} of {len(ran)} findings hold")
 
 
 def _end(judged: list[Judged], missing: list[str], *, as_json: bool) -> None:
     """Print the sum, and end with the exit code."""
     import json
 
-    problems = [problem for one in judged for problem in one.problems]
+    problems = [problem for peer in judged for problem in peer.problems]
     problems += [f"required, but not installed: {name}" for name in missing]
     if as_json:
-        found = [
+        documents = [
             {
-                **one.results.header.model_dump(),
-                "grades": [grade.model_dump() for grade in one.results.grades],
-                "findings": [finding.model_dump() for finding in one.results.findings],
-                "problems": one.problems,
-                "run": str(one.run),
+                **peer.results.header.model_dump(),
+                "grades": [grade.model_dump() for grade in peer.results.grades],
+                "findings": [finding.model_dump() for finding in peer.results.findings],
+                "problems": peer.problems,
+                "run": str(peer.run),
             }
-            for one in judged
+            for peer in judged
         ]
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(documents, indent=2))
     else:
         for name in missing:
             typer.echo(f"required, but not installed: {name}")

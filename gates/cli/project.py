@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What the user named; empty or None where the project's settings apply."""
+    """The user's choices; empty or None where the project's settings apply."""
 
     select: Sequence[str] = ()
     subject: Sequence[str] = ()
@@ -57,18 +57,18 @@ def request(registry: Registry, line: CommandLine, today: date | None = None) ->
     gates = selection.chosen(registry, line.select) if line.select else all_gates
     all_subjects = catalogue.choose(registry, tuple(settings.subjects), program, variants=line.full)
     subjects = catalogue.choose(registry, tuple(line.subject), program) if line.subject else all_subjects
-    names = [found.name for found in subjects]
+    names = [subject.name for subject in subjects]
     if line.require:
-        requirements = _named(line, registry, gates, subjects)
+        requirements = _requirements(line, registry, gates, subjects)
     else:
-        known = {*registry.subjects, *(found.name for found in all_subjects)}
+        known = {*registry.subjects, *(subject.name for subject in all_subjects)}
         requirements = [Requirement.parse(text, names) for text in _of_project(settings, registry, names, known)]
     extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=line.quick)
     waivers = _waivers(folder, settings, line.waivers, extent, today or datetime.now(UTC).date())
     return Request(settings, gates, subjects, tuple(requirements), waivers)
 
 
-def _named(
+def _requirements(
     line: CommandLine, registry: Registry, gates: tuple[Gate, ...], subjects: list[Subject]
 ) -> list[Requirement]:
     """Return the requirements of the command line.
@@ -81,7 +81,7 @@ def _named(
     from gates.run.session import Requirement
 
     judged = {(planned.subject.name, planned.gate.id) for planned in plan(gates, subjects, quick=line.quick)}
-    found = []
+    requirements = []
     for text in line.require:
         requirement = Requirement.parse(text, [subject.name for subject in subjects])
         _gates_exist(requirement, registry, f"--require {text}")
@@ -90,8 +90,8 @@ def _named(
             raise ConfigurationError(
                 f"--require {text}: this run judges nothing of {those}; choose other gates, or leave out the requirement"
             )
-        found.append(requirement)
-    return found
+        requirements.append(requirement)
+    return requirements
 
 
 def _gates_exist(requirement: Requirement, registry: Registry, where: str) -> None:
@@ -107,7 +107,7 @@ def _gates_exist(requirement: Requirement, registry: Registry, where: str) -> No
 
 
 def _of_project(settings: Settings, registry: Registry, names: list[str], known: set[str]) -> list[str]:
-    """Return those requirements of the project that name a subject of this run.
+    """Return the project's requirements that name a subject of this run.
 
     Raises:
         ConfigurationError: a requirement names no gate that exists, or no subject of a project that lists its subjects.
@@ -133,5 +133,5 @@ def _waivers(folder: Path, settings: Settings, named: Path | None, extent: Exten
     file = named or (Path(settings.waivers) if settings.waivers else folder / waivers.FILE)
     if named is None and settings.waivers is None and not file.is_file():
         return waivers.Waivers()
-    found = waivers.read(file)
-    return waivers.Waivers([WaiverRecord(**one.model_dump(), whole=extent.whole(one)) for one in found], today)
+    entries = waivers.read(file)
+    return waivers.Waivers([WaiverRecord(**entry.model_dump(), whole=extent.whole(entry)) for entry in entries], today)

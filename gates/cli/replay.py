@@ -50,21 +50,21 @@ def replay(
 
     if out is not None and not emit_test:
         raise ConfigurationError("--out names the file that --emit-test writes; give both")
-    found, registry = read(file), setup.registry()
+    recorded, registry = read(file), setup.registry()
     interpreter = setup.interpreter(python or settings.read(settings.root(Path.cwd())).python)
-    chosen = replaying.subject_of(found, registry, subject, interpreter)
+    chosen = replaying.subject_of(recorded, registry, subject, interpreter)
     model = setup.model(model)
-    answer = replaying.replay(found, registry, chosen, model)
+    outcome = replaying.replay(recorded, registry, chosen, model)
     if emit_test:
-        path = emitting.emit(file, found, answer, chosen, registry, out, model)
+        path = emitting.emit(file, recorded, outcome, chosen, registry, out, model)
         typer.echo(f"wrote {path}; run it with: pytest {shlex.quote(str(path))}")
         return
-    ops = registry.gates[found.gate].ops
-    words = describe(answer, ops, found.inputs, found.cut) if answer.state == "fails" else answer.reason
+    ops = registry.gates[recorded.gate].ops
+    description = describe(outcome, ops, recorded.inputs, recorded.cut) if outcome.state == "fails" else outcome.reason
     if as_json:
-        known = {**summary(found), "now": answer.state, "now_words": words}
+        known = {**summary(recorded), "now": outcome.state, "now_words": description}
         text = json.dumps(known, indent=2, ensure_ascii=False)
     else:
-        text = f"{answer.state}: {chosen.name} · {found.gate} · {found.case}{f': {words}' if words else ''}"
+        text = f"{outcome.state}: {chosen.name} · {recorded.gate} · {recorded.case}{f': {description}' if description else ''}"
     typer.echo(visible(text))
-    raise typer.Exit({"holds": 0, "fails": 1, "unclear": 1, "unsupported": 3}[answer.state])
+    raise typer.Exit({"holds": 0, "fails": 1, "unclear": 1, "unsupported": 3}[outcome.state])

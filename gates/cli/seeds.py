@@ -13,7 +13,7 @@ SeedSetting = int | Literal["random"]
 
 
 class Drawn(int):
-    """A seed that was drawn for this run, and that nobody has named."""
+    """A seed that was drawn for this run instead of given by the user."""
 
 
 def draw() -> Drawn:
@@ -35,10 +35,10 @@ def parse(text: str) -> int:
 
 
 def chosen(named: int | None, project: SeedSetting, *, resume: Path | None = None, shard: str | None = None) -> int:
-    """Return the seed of the command line, else the project's; a resumed run goes on with the one that it drew.
+    """Return the seed of the command line, else the project's; a resumed run reuses the seed that it drew.
 
     Raises:
-        ConfigurationError: the parts of a plan would each draw a seed of their own.
+        ConfigurationError: a shard asks for a random seed, but all shards must share one.
     """
     from gates.model import ConfigurationError
 
@@ -62,11 +62,11 @@ def recorded(path: Path) -> int:
     return header.seed
 
 
-def command(words: list[str], seed: int) -> list[str]:
-    """Return the words of a command, the verb first, that repeats the run: with the seed where it was drawn."""
+def command(arguments: list[str], seed: int) -> list[str]:
+    """Return the arguments that repeat the run, the verb first; a drawn seed is added."""
     from gates.run.shards import without
 
     if not isinstance(seed, Drawn):
-        return words
-    verb, *rest = without(words, "--seed")
-    return [verb, "--seed", str(seed), *rest]  # not at the end, which may follow a `--`
+        return arguments
+    verb, *rest = without(arguments, "--seed")
+    return [verb, "--seed", str(seed), *rest]  # not at the end, where it might follow a `--`

@@ -1,4 +1,4 @@
-"""Find the gates that a command line names; for an unknown name, suggest gates that are near or use the op."""
+"""Select gates by id, prefix or glob; for an unknown name, suggest similar gates or the gates of that op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several verbs need before they start: the registry, a results file, the number of workers."""
+"""Shared set-up of the commands: registry, workers, limits, model and results file."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def interpreter(python: str | None) -> str | None:
     """Return the path of an interpreter, found as a shell does."""
     if python is None:
         return None
-    found = shutil.which(python)
-    if found is None and Path(python).exists():
+    path = shutil.which(python)
+    if path is None and Path(python).exists():
         raise ConfigurationError(f"--python {python}: is not executable; name an interpreter such as .venv/bin/python")
-    if found is None:
+    if path is None:
         raise ConfigurationError(f"--python {python}: there is no such program")
-    return str(Path(found).absolute())
+    return str(Path(path).absolute())
 
 
 def memory(limit_gib: float | None) -> int:
@@ -66,7 +66,7 @@ def memory(limit_gib: float | None) -> int:
 
 
 def watched(subjects: Iterable[Subject], engine: str, limit_gib: float | None = None) -> list[Subject]:
-    """Return subjects with the memory limit of their workers; on other machines there is none unless the user gives one."""
+    """Return subjects with the memory limit of their workers; a cluster's workers have none unless the user sets one."""
     limit = None if limit_gib is None and engine != "local" else memory(limit_gib)
     return [replace(subject, memory_limit=limit) for subject in subjects]
 
@@ -77,9 +77,11 @@ def model(name: str | None, option: str = "--model") -> str | None:
         return None
     folder = Path(name).expanduser()
     if folder.is_dir():
-        for wanted, found in (("config.json", "config.json"), ("*.safetensors", "weights in *.safetensors")):
-            if not any(folder.glob(wanted)):
-                raise ConfigurationError(f"{option} {name}: the folder has no {found}, so it is no Hugging Face model")
+        for pattern, missing in (("config.json", "config.json"), ("*.safetensors", "weights in *.safetensors")):
+            if not any(folder.glob(pattern)):
+                raise ConfigurationError(
+                    f"{option} {name}: the folder has no {missing}, so it is no Hugging Face model"
+                )
         return str(folder.resolve())
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise ConfigurationError(f"{option} {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")

@@ -1,4 +1,4 @@
-"""What all verbs of the command line do alike: name the nearest value of an option, and be interrupted in one line."""
+"""Shared behaviour of the verbs: suggest the nearest value of an option, and report an interruption in one line."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typer.core import TyperCommand
 
 from gates.errors import ExitCode
 
-NONE_OF = re.compile(r"'(.*)' is not one of ('.*)\.")  # typer's words for a value that an option does not have
+NONE_OF = re.compile(r"'(.*)' is not one of ('.*)\.")  # typer's message for an invalid choice
 
 
 class Verb(TyperCommand):
-    """A verb that suggests the nearest value of an option, and says in one line that it was interrupted."""
+    """A verb that suggests the nearest value of an option and reports an interruption in one line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the options; of a word that is none of an option's values the message names the nearest."""
+        """Parse the options; for an invalid choice, suggest the nearest value."""
         try:
             return super().parse_args(ctx, args)
         except typer.BadParameter as error:
-            found = NONE_OF.search(error.message)
-            if found is not None:
+            match = NONE_OF.search(error.message)
+            if match is not None:
                 from gates.nearest import hint
 
-                error.message = found[0].removesuffix(".") + hint(found[1], re.findall("'([^']*)'", found[2]))
+                error.message = match[0].removesuffix(".") + hint(match[1], re.findall("'([^']*)'", match[2]))
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; typer would end it without a word."""
+        """Run the verb and report an interruption, which typer would not."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

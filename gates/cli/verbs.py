@@ -1,4 +1,4 @@
-"""The verbs of the command line. They print and decide nothing; only typer is imported here, so that `gates --help` is quick."""
+"""The verbs of the command line; only typer is imported here, so that `gates --help` is quick."""
 
 from __future__ import annotations
 

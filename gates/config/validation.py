@@ -1,4 +1,4 @@
-"""Read and validate TOML; messages name the place, what was found, what is legal, and the nearest name."""
+"""Read and validate TOML; messages name the key, the value found, the legal values and the nearest name."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def validated(model: type[Model], values: object, where: str) -> Model:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        lines = [_sentence(one, model, where) for one in error.errors()]
+        lines = [_sentence(detail, model, where) for detail in error.errors()]
         raise ConfigurationError("\n".join(lines)) from None
 
 
-def _sentence(one: Any, model: type[BaseModel], where: str) -> str:
-    last = one["loc"][-1] if one["loc"] else ""
-    if one["type"] == "extra_forbidden":
+def _sentence(detail: Any, model: type[BaseModel], where: str) -> str:
+    last = detail["loc"][-1] if detail["loc"] else ""
+    if detail["type"] == "extra_forbidden":
         legal = sorted(model.model_fields)
         return f"{where} has no {last!r}{nearest(str(last), legal)}; legal are {', '.join(legal)}"
-    if one["type"] == "missing":
+    if detail["type"] == "missing":
         return f"{where} must have {last!r}"
-    place = ".".join(str(step) for step in one["loc"])
-    return f"{where}: {place or 'it'}: {one['msg']}, found {one['input']!r}"
+    path = ".".join(str(step) for step in detail["loc"])
+    return f"{where}: {path or 'it'}: {detail['msg']}, found {detail['input']!r}"

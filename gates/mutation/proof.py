@@ -1,4 +1,4 @@
-"""Run mutants against the gates that must catch them, and measure the least error that each gate notices."""
+"""Run mutants against the gates that must catch them, and measure the sensitivity of each gate."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from gates.run.oracle_cache import OracleCache
 from gates.run.plan import Options, PlannedCase, plan, seed_of
 from gates.worker.process import Worker, WorkerError
 
-LARGEST, LEAST = -1.0, -10.0  # powers of ten of the relative errors that are tried
-FAR = 100.0  # textbook limits: what separates a wrong formula from an honest program
-STEP = 0.125  # of a power of ten: the least noticed error is known to a third
+LARGEST, LEAST = -1.0, -10.0  # decimal exponents of the relative errors tried
+FAR = 100.0  # textbook limits between a wrong formula and an honest program
+STEP = 0.125  # of a decimal exponent: the sensitivity is known to a third
 
 
 State = Literal["caught", "missed", "equivalent", "error"]
@@ -30,7 +30,7 @@ State = Literal["caught", "missed", "equivalent", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Trialled:
-    """What became of one mutant."""
+    """The result of one mutant."""
 
     mutant: Mutant
     state: State
@@ -39,14 +39,14 @@ class Trialled:
 
     @property
     def decided(self) -> Verdict | None:
-        """The verdict that says most: the worst grade, then the furthest from its limit."""
+        """The decisive verdict: the worst grade, then the largest distance from a limit."""
         failed = [verdict for verdict in self.verdicts if verdict.status in FAILURES]
         return max(failed, key=lambda verdict: (_severity(verdict), distance(verdict) or 0.0), default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The least relative error of a gate's outputs that it notices in one case; None: none that was tried."""
+    """The least relative error of a gate's outputs that it notices in one case; None if it notices none."""
 
     gate: str
     subject: str
@@ -71,7 +71,7 @@ def try_mutants(
 ) -> Iterator[Trialled]:
     """Apply each mutation in a fresh worker of its host and run the gates that must catch it.
 
-    With `first` the cases of a gate end at the first that fails.
+    With `first` a gate stops at its first failing case.
     """
     single, cached = replace(options, jobs=1), OracleCache()  # mutants share their gates' inputs, so they share a cache
     engine = engine or partial(Pool, cached=cached)
@@ -83,27 +83,29 @@ def try_mutants(
         for future in as_completed(futures):
             yield future.result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for what is still running
+        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C do not wait for running mutants
 
 
 def _try(
     mutant: Mutant, gates: Mapping[str, Gate], host: Subject, options: Options, engine: Engine, *, first: bool
 ) -> Trialled:
-    named = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
+    targets = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     mutated = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
-    found, calls = _judged(mutant, plan(named, [host], quick=options.quick, proof=True), mutated, engine, first=first)
-    if any(v.cause in {"start", "absent"} for v in found):
-        return Trialled(mutant, "error", next(v.reason for v in found if v.cause in {"start", "absent"}), found)
+    verdicts, calls = _judged(
+        mutant, plan(targets, [host], quick=options.quick, proof=True), mutated, engine, first=first
+    )
+    if any(v.cause in {"start", "absent"} for v in verdicts):
+        return Trialled(mutant, "error", next(v.reason for v in verdicts if v.cause in {"start", "absent"}), verdicts)
     if not calls:
-        return Trialled(mutant, "error", f"the patch target {mutant.target} never ran", found)
-    for gate in named:
-        here = [v for v in found if v.gate == gate.id]
-        if not any(v.status in FAILURES for v in here):
-            states = ", ".join(sorted({f"{v.status} ({v.reason})" if v.reason else v.status for v in here}))
-            if changes_nothing(mutant, named, host, options):
-                return Trialled(mutant, "equivalent", f"{EQUIVALENT} ({states})", found)
-            return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", found)
-    trialled = Trialled(mutant, "caught", "", found)
+        return Trialled(mutant, "error", f"the patch target {mutant.target} never ran", verdicts)
+    for gate in targets:
+        own = [v for v in verdicts if v.gate == gate.id]
+        if not any(v.status in FAILURES for v in own):
+            states = ", ".join(sorted({f"{v.status} ({v.reason})" if v.reason else v.status for v in own}))
+            if changes_nothing(mutant, targets, host, options):
+                return Trialled(mutant, "equivalent", f"{EQUIVALENT} ({states})", verdicts)
+            return Trialled(mutant, "missed", f"{gate.id} does not fail: {states}", verdicts)
+    trialled = Trialled(mutant, "caught", "", verdicts)
     decided = trialled.decided
     if decided is None:
         raise AssertionError("every gate has failed")
@@ -113,9 +115,9 @@ def _try(
 
 
 def distance(verdict: Verdict) -> float | None:
-    """Return how many textbook limits the worst claim lies away; None if no such claim failed."""
-    found = [item.observed for item in verdict.evidence if not item.holds and item.quantity.endswith(IN_LIMITS)]
-    return max((math.inf if math.isnan(value) else value for value in found), default=None)
+    """Return the distance of the worst claim in textbook limits, or None if no such claim failed."""
+    distances = [item.observed for item in verdict.evidence if not item.holds and item.quantity.endswith(IN_LIMITS)]
+    return max((math.inf if math.isnan(value) else value for value in distances), default=None)
 
 
 def far_outputs(verdicts: Iterable[Verdict]) -> list[str]:
@@ -130,11 +132,11 @@ def far_outputs(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def _severity(verdict: Verdict) -> int:
-    return GRADES.index(verdict.status) if verdict.status in GRADES else 0  # a timeout shows no level
+    return GRADES.index(verdict.status) if verdict.status in GRADES else 0  # a timeout has no level
 
 
 def _enough(mutant: Mutant, verdict: Verdict) -> bool:
-    """Whether a verdict catches a mutant at its level, and a wrong formula far from the limit of honest programs."""
+    """Whether a verdict catches a mutant at its level, and a wrong formula at least `FAR` textbook limits away."""
     if verdict.status == "timeout":
         return True
     away = distance(verdict)
@@ -143,16 +145,16 @@ def _enough(mutant: Mutant, verdict: Verdict) -> bool:
 
 def _too_weak(mutant: Mutant, verdict: Verdict) -> str:
     if _severity(verdict) < GRADES.index(mutant.grade):
-        what = f"it is {verdict.status} at most, must be {mutant.grade}"
+        shortfall = f"it is {verdict.status} at most, must be {mutant.grade}"
     else:
-        what = f"it is {distance(verdict):.3g} textbook limits away at most, must be {FAR:g}"
-    return f"{what}: choose inputs that show it ({verdict.gate} · {verdict.case}: {verdict.reason})"
+        shortfall = f"it is {distance(verdict):.3g} textbook limits away at most, must be {FAR:g}"
+    return f"{shortfall}: choose inputs that show it ({verdict.gate} · {verdict.case}: {verdict.reason})"
 
 
 def _judged(
     mutant: Mutant, cases: list[PlannedCase], options: Options, engine: Engine, *, first: bool
 ) -> tuple[tuple[Verdict, ...], int]:
-    """Return the verdicts, and how often the mutated function ran.
+    """Return the verdicts and the number of calls of the mutated function.
 
     Timed-out cases are retried once, and the retry counts: a pause of the machine must not count as caught.
     """
@@ -169,7 +171,7 @@ def _judged(
 
 
 def _until_caught(mutant: Mutant, cases: list[PlannedCase], options: Options, engine: Engine) -> Iterator[Judged]:
-    """Judge the cases one by one, and none of a gate that has caught the mutant at its level."""
+    """Judge the cases one by one; a gate that has caught the mutant at its level gets no more cases."""
     caught = set()
     with opened(options, engine) as executor:
         for planned in cases:
@@ -226,14 +228,14 @@ def same(a: Wire, b: Wire) -> bool:
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
         return len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and bool(a == b or (a != a and b != b))  # noqa: PLR0124  two NaN are equal here
+    return type(a) is type(b) and bool(a == b or (a != a and b != b))  # noqa: PLR0124  NaN equals NaN here
 
 
 def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker) -> Iterator[Sensitivity]:
-    """Disturb the outputs of a passing run by a relative error, and bisect for the least one that makes the gate fail."""
+    """Perturb the outputs of a passing run, and bisect for the least relative error that makes the gate fail."""
     for planned in plan([gate], [subject], quick=options.quick, proof=True):
         tape = Tape(worker, planned.case.limit_s)
-        cached = OracleCache()  # every disturbance is compared with the same oracle values
+        cached = OracleCache()  # every perturbation is compared with the same oracle values
         if judge(planned, tape.record, worker.hello, options, cached).status != "correct":
             continue
 
@@ -247,7 +249,7 @@ def sensitivities(gate: Gate, subject: Subject, options: Options, worker: Worker
 
 
 def least(fails: Callable[[float], bool]) -> float | None:
-    """Return the least relative error that fails, known to a third of itself; None if even the largest passes."""
+    """Return the least relative error that fails, to within a third; None if even the largest passes."""
     if not fails(LARGEST):
         return None
     if fails(LEAST):
@@ -292,7 +294,7 @@ class Tape:
 
 @dataclass(slots=True)
 class Replay:
-    """Replays a tape with a relative error in the outputs that a gate's probes name."""
+    """Replays a tape with a relative error in the outputs that the gate's probes name."""
 
     tape: Tape
     probes: tuple[Probe, ...]
@@ -306,7 +308,7 @@ class Replay:
         layout: Mapping[str, str],
         kill_after_s: float | None,
     ) -> Outcome:
-        """Return the next recorded outcome, disturbed where a probe says so."""
+        """Return the next recorded outcome, perturbed if a probe names it."""
         del layout, kill_after_s
         if self.position >= len(self.tape.calls):
             return Outcome(
@@ -321,7 +323,7 @@ class Replay:
 
 
 def disturb(value: Wire, size: float) -> Wire:
-    """Return a float or array with every element changed by a relative error; an array of zeros by the error itself."""
+    """Return a float or array with a relative error in every element, or an absolute one in an array of zeros."""
     array = np.asarray(value)
     if array.dtype.kind != "f":
         return value

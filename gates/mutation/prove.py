@@ -1,4 +1,4 @@
-"""The order of a proof: unmutated baseline run, then mutants, then sensitivities; each line is written before it is shown."""
+"""Conduct a proof: unmutated baseline run, then mutants, then sensitivities; each line is written before it is shown."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gates.run.engines.interface import Engine
 from gates.run.plan import Options, PlannedCase, plan
 from gates.worker.process import Worker, WorkerError
 
-PROBED = ("rlkernels", "reference", "numpy")  # the first of these that passes a gate's cases is disturbed
+PROBED = ("rlkernels", "reference", "numpy")  # subjects whose outputs are perturbed, in order of preference
 
 
 @dataclass(frozen=True, slots=True)
 class ProofRequest:
-    """What is proved, and where it is written and shown."""
+    """The gates to prove, and where results are written and shown."""
 
     registry: Registry
     gates: tuple[Gate, ...]
@@ -39,7 +39,7 @@ class ProofRequest:
 
     @property
     def subjects(self) -> list[Subject]:
-        """The subjects that are known to be right: without a mutation each must pass. Variants host no mutant."""
+        """The correct subjects: without a mutation each must pass. Variants are not hosts of mutants."""
         variants = self.options.full
         return [s for s in self.registry.subjects.values() if s.default and (variants or not s.is_variant)]
 
@@ -81,12 +81,12 @@ def demonstrate(request: ProofRequest) -> int:
 
 
 def _info(request: ProofRequest, baseline: int) -> session.RunInfo:
-    """Return what the header says; its number of verdicts counts the baseline and the mutants."""
+    """Return the header's data; its number of verdicts counts baseline and mutants."""
     chosen, quick = {gate.id: gate for gate in request.gates}, request.options.quick
 
     def cases(mutant: Mutant) -> int:
-        asked = [chosen[gate] for gate in mutant.caught_by if gate in chosen]
-        return len(plan(asked, [request.registry.subjects[mutant.host]], quick=quick, proof=True))
+        catching = [chosen[gate] for gate in mutant.caught_by if gate in chosen]
+        return len(plan(catching, [request.registry.subjects[mutant.host]], quick=quick, proof=True))
 
     planned = baseline + sum(map(cases, request.mutants))
     return session.RunInfo(
@@ -101,7 +101,7 @@ def _info(request: ProofRequest, baseline: int) -> session.RunInfo:
 
 
 def _baseline(request: ProofRequest, cases: list[PlannedCase]) -> session.Tally:
-    """Judge the unmutated subjects; a quick proof leaves that to `gates check`."""
+    """Judge the unmutated subjects; `first` skips this."""
     if request.first:
         request.show("unmutated baseline: left out; `gates check` judges it")
         return session.Tally()
@@ -119,7 +119,7 @@ def _baseline(request: ProofRequest, cases: list[PlannedCase]) -> session.Tally:
 
 
 def _mutants(request: ProofRequest, mutants: list[Mutant]) -> list[MutantRecord]:
-    """Run every mutant, write and show what became of it, and return the records."""
+    """Run every mutant, write and show its result, and return the records."""
     request.show(f"\nmutants: {len(mutants)}, each in a fresh worker of its host")
     chosen = {gate.id: gate for gate in request.gates}
     tried = []
@@ -137,7 +137,7 @@ def _mutants(request: ProofRequest, mutants: list[Mutant]) -> list[MutantRecord]
 
 
 def mutant_record(done: Trialled) -> MutantRecord:
-    """Return what became of a mutant as its line."""
+    """Return the record of a mutant's result."""
     m = done.mutant
     return MutantRecord(
         mutant=m.name,
@@ -164,7 +164,7 @@ def _line(done: Trialled) -> str:
 
 
 def _sensitivities(request: ProofRequest) -> None:
-    """Measure every gate, with one set of workers for each thread."""
+    """Measure the sensitivity of every gate, with one set of workers for each thread."""
     request.show("\nsensitivity: the least relative error of its outputs that a gate notices (worst case of its cases)")
     started: list[dict[str, Worker]] = []
     free: SimpleQueue[dict[str, Worker]] = SimpleQueue()
@@ -182,12 +182,12 @@ def _sensitivities(request: ProofRequest) -> None:
             started.append({})
             _start(started[-1], request, quiet=number > 0)
             free.put(started[-1])
-        for gate, found in zip(request.gates, pool.map(probe, request.gates), strict=True):
-            for item in found:
+        for gate, measured in zip(request.gates, pool.map(probe, request.gates), strict=True):
+            for item in measured:
                 request.writer.write(
                     SensitivityRecord(gate=item.gate, subject=item.subject, case=item.case, noticed=item.noticed)
                 )
-            request.show(f"  {gate.id:42} {_worst(gate, found)}")
+            request.show(f"  {gate.id:42} {_worst(gate, measured)}")
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         for worker in [worker for workers in started for worker in workers.values()]:
@@ -209,19 +209,19 @@ def _probe(gate: Gate, workers: dict[str, Worker], subjects: dict[str, Subject],
     for name in PROBED:
         worker = workers.get(name)
         if worker and worker.alive and all(op.name in worker.hello.provides for op in gate.ops):
-            found = list(sensitivities(gate, subjects[name], options, worker))
-            if found:  # nothing: it has the op, and none of the conventions that the cases need
-                return found
+            measured = list(sensitivities(gate, subjects[name], options, worker))
+            if measured:  # empty if the subject has none of the conventions that the cases need
+                return measured
     return []
 
 
-def _worst(gate: Gate, found: list[Sensitivity]) -> str:
+def _worst(gate: Gate, sensitivities: list[Sensitivity]) -> str:
     if not gate.probes:
         return "exact: it counts, so there is no smallest error"
-    if not found:
+    if not sensitivities:
         return "not measured: no probed subject provides its ops"
-    blind = [item for item in found if item.noticed is None]
+    blind = [item for item in sensitivities if item.noticed is None]
     if blind:
         return f"nothing up to 0.1 in {blind[0].case} ({blind[0].subject})"
-    worst = max(found, key=lambda item: item.noticed or 0.0)
+    worst = max(sensitivities, key=lambda item: item.noticed or 0.0)
     return f"{worst.noticed:.0e} ({worst.subject}, {worst.case})"

@@ -25,7 +25,7 @@ NAME = "gates"  # the first part of every item's id: gates::numpy::kl.k3.matches
 
 
 class GradeWarning(pytest.PytestWarning):
-    """An item passes with a grade that is not `correct`, but milder than the one that fails."""
+    """An item passed with a grade that is not `correct` but milder than `fail_on`."""
 
 
 class NotHeldError(Exception):
@@ -37,19 +37,19 @@ def message(verdict: Verdict) -> str:
     lines = [one_line(f"{shown(verdict).upper()} {verdict.where}: {verdict.reason} (seed {verdict.seed})")]
     for item in sorted(verdict.evidence, key=lambda item: item.holds):
         lines.append(one_line(f"  {item.role}: {item.sentence()}"))
-        if item.because != item.role:  # a precondition may have no argument beside its role
+        if item.because != item.role:  # the reason of a precondition may just be its role
             lines.append(one_line(f"    because {item.because}"))
     return "\n".join(lines)
 
 
 def properties(verdict: Verdict) -> list[tuple[str, object]]:
     """Return the JUnit properties of a verdict: status, op, cause, seed, and each number with its limit."""
-    found: list[tuple[str, object]] = [(name, getattr(verdict, name)) for name in ("status", "op", "cause", "seed")]
+    pairs: list[tuple[str, object]] = [(name, getattr(verdict, name)) for name in ("status", "op", "cause", "seed")]
     for item in verdict.evidence:
-        place = f" ({item.where})" if item.where else ""
-        words = f"{item.observed!r} {item.relation} {item.limit!r} {'holds' if item.holds else 'does not hold'}{place}"
-        found.append((one_line(f"{item.role}: {item.quantity}"), one_line(words)))
-    return found
+        where = f" ({item.where})" if item.where else ""
+        value = f"{item.observed!r} {item.relation} {item.limit!r} {'holds' if item.holds else 'does not hold'}{where}"
+        pairs.append((one_line(f"{item.role}: {item.quantity}"), one_line(value)))
+    return pairs
 
 
 class Judge:
@@ -67,19 +67,21 @@ class Judge:
             line = project.CommandLine(
                 option("--gates-select"), option("--gates-subject"), python=option("--gates-python"), quick=quick
             )
-            found = project.request(load(), line)
-            model = setup.model(found.settings.model, "[tool.gates] model")
-            named = option("--gates-seed")
-            seed = seeds.chosen(None if named is None else seeds.parse(named), found.settings.seed)
+            request = project.request(load(), line)
+            model = setup.model(request.settings.model, "[tool.gates] model")
+            text = option("--gates-seed")
+            seed = seeds.chosen(None if text is None else seeds.parse(text), request.settings.seed)
         except (ConfigurationError, typer.BadParameter) as error:
             raise pytest.UsageError(f"--gates: {error}") from None
         memory = setup.memory(None)  # as in `gates check`, so that a runaway subject does not take the whole machine
-        subjects = [replace(subject, memory_limit=memory) for subject in found.subjects]
-        order = {subject.name: place for place, subject in enumerate(subjects)}
-        self.waivers = found.waivers
-        self.requirements = found.requirements
-        self.fail_on: Grade = "imprecise" if strict else option("--gates-fail-on") or found.settings.fail_on or "wrong"
-        self.cases = sorted(plan(found.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
+        subjects = [replace(subject, memory_limit=memory) for subject in request.subjects]
+        order = {subject.name: position for position, subject in enumerate(subjects)}
+        self.waivers = request.waivers
+        self.requirements = request.requirements
+        self.fail_on: Grade = (
+            "imprecise" if strict else option("--gates-fail-on") or request.settings.fail_on or "wrong"
+        )
+        self.cases = sorted(plan(request.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
         self.workers = SubjectWorkers(Options(seed=seed, quick=quick, model=model))
         self.drawn = seed if isinstance(seed, seeds.Drawn) else None
         config.option.gates_seed = str(int(seed))  # one for all processes of xdist
@@ -97,7 +99,7 @@ class Judge:
         return report
 
     def pytest_report_header(self) -> str | None:
-        """Say which seed was drawn, and how to have it again."""
+        """Report a drawn seed and the option that repeats it."""
         return (
             None
             if self.drawn is None
@@ -148,10 +150,10 @@ class GateItem(pytest.Item):
         self.add_marker("gates")
 
     def runtest(self) -> None:
-        """Judge the case: a pass passes, a waived failure is an expected failure, a case that was not judged is skipped.
+        """Judge the case; a waived failure is an expected failure, and a case that was not judged is skipped.
 
-        A grade milder than the one that fails passes with a warning. A case that `[tool.gates] require` names fails if it
-        was not judged.
+        A failure milder than `fail_on` passes with a warning. A case that `[tool.gates] require` names fails if it was not
+        judged.
         """
         try:
             judged = self._judge.workers.judge(self._planned)
@@ -166,13 +168,13 @@ class GateItem(pytest.Item):
         if verdict.status in NOT_JUDGED:
             pytest.skip(one_line(f"{verdict.status}: {verdict.reason}"))
         if verdict.waived:
-            who = f"waived until {verdict.waived.expires} by {verdict.waived.owner}: {verdict.waived.reason}"
-            pytest.xfail(one_line(f"{who}; {verdict.reason}"))
+            waiver = f"waived until {verdict.waived.expires} by {verdict.waived.owner}: {verdict.waived.reason}"
+            pytest.xfail(one_line(f"{waiver}; {verdict.reason}"))
         if verdict.status in failing(self._judge.fail_on) or verdict.status == "error":
             raise NotHeldError(message(verdict))
         if verdict.status in FAILURES:
-            words = one_line(f"{verdict.status}: {verdict.where}: {verdict.reason}")
-            warnings.warn(GradeWarning(words), stacklevel=1)
+            warning = one_line(f"{verdict.status}: {verdict.where}: {verdict.reason}")
+            warnings.warn(GradeWarning(warning), stacklevel=1)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show a verdict as its message, and any other exception as pytest does."""

@@ -1,1 +1,1 @@
-"""Judge a training step that was written to a file: no adapter, no framework, no call."""
+"""Judge a training step that was written to a file, without adapter or framework."""

@@ -1,4 +1,4 @@
-"""Advantages of a recorded step against its rewards, with the settings that are written or that fit."""
+"""Compare the advantages of a recorded step with its rewards, under the recorded or the identified convention."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Convention = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _Groups:
     """Rewards by prompt, and the advantages of the same rows.
 
     Attributes:
-        rewards: (P, G) of the file's dtype; NaN is not scored, or no row.
+        rewards: (P, G) in the file's dtype; NaN for unscored or absent rows.
         got: (P, G) float64.
-        rows: (P, G) row of the file, −1 for none.
+        rows: (P, G) row of the file, −1 for absent rows.
     """
 
     rewards: Array
@@ -53,22 +53,22 @@ def judge(step: Step) -> Finding:
         return Finding(QUANTITY, "unsupported", f"the file has no tensor `{missing}`")
     if step.groups is None:
         return Finding(QUANTITY, "unsupported", "the file has no prompts: add the tensor `groups`, or `group_size`")
-    values = _of_rows(step)
+    values = _by_row(step)
     if values is None:
         return Finding(
             QUANTITY, "unsupported", "the advantages differ within a row: no definition of theirs is judged yet"
         )
-    given = _given(step, step.groups, values)
-    asked = {name: step.file.settings.get(name) for name in ADVANTAGES}
-    if asked["scale"] is not None:
-        return _asked(step, given, asked)
-    if _equal(given).all():
+    groups = _groups(step, step.groups, values)
+    written = {name: step.file.settings.get(name) for name in ADVANTAGES}
+    if written["scale"] is not None:
+        return _against_settings(step, groups, written)
+    if _equal(groups).all():
         return Finding(QUANTITY, "cannot tell", "no settings are written, and the rewards of each prompt are equal")
-    return _identified(given)
+    return _identified(groups)
 
 
-def _of_rows(step: Step) -> Array | None:
-    """Return (B,) advantages; None where a row's tokens have several."""
+def _by_row(step: Step) -> Array | None:
+    """Return (B,) advantages, or None if the tokens of a row differ."""
     if len(step.file.shapes["advantages"]) == 1:
         return step.file.read("advantages")
     try:
@@ -81,7 +81,7 @@ def _of_rows(step: Step) -> Array | None:
         raise
 
 
-def _given(step: Step, rows: Array, values: Array) -> _Given:
+def _groups(step: Step, rows: Array, values: Array) -> _Groups:
     rewards = step.file.read("rewards")
     if np.isinf(rewards).any():
         row = int(np.flatnonzero(np.isinf(rewards))[0])
@@ -90,94 +90,100 @@ def _given(step: Step, rows: Array, values: Array) -> _Given:
         )
     absent = rows < 0
     table = np.where(absent, np.nan, rewards[rows]).astype(rewards.dtype)
-    return _Given(table, np.where(absent, 0.0, values[rows].astype(np.float64)), rows)
+    return _Groups(table, np.where(absent, 0.0, values[rows].astype(np.float64)), rows)
 
 
-def _compare(given: _Given, convention: Convention) -> tuple[Compared, Array, Array]:
-    """Return the worst error, which elements are off, and what is wanted of each."""
-    size = given.rewards.shape[1]
-    flat = given.rewards.reshape(-1)
-    want = oracle.group_advantages(flat, size, **convention).reshape(given.got.shape)
+def _compare(groups: _Groups, convention: Convention) -> tuple[Compared, Array, Array]:
+    """Return the worst error, a mask of the elements that are off, and the expected values."""
+    size = groups.rewards.shape[1]
+    flat = groups.rewards.reshape(-1)
+    want = oracle.group_advantages(flat, size, **convention).reshape(groups.got.shape)
     with np.errstate(all="ignore"):
-        limit = textbook.group_advantages(flat, size, **convention)["advantages"].reshape(given.got.shape)
-    limit = np.where(_equal(given), 0.0, limit)  # exactly 0, by rule
-    found, here = Compared("advantage"), given.rows >= 0
-    order = np.argsort(given.rows[here])
-    found.add(given.got[here][order], want[here][order], limit[here][order])
+        limit = textbook.group_advantages(flat, size, **convention)["advantages"].reshape(groups.got.shape)
+    limit = np.where(_equal(groups), 0.0, limit)  # exactly 0 by definition
+    compared, present = Compared("advantage"), groups.rows >= 0
+    order = np.argsort(groups.rows[present])
+    compared.add(groups.got[present][order], want[present][order], limit[present][order])
     with np.errstate(all="ignore"):
-        off = here & ~((given.got == want) | (np.abs(given.got - want) <= limit) | np.isinf(limit))
-    return found, off, want
+        off = present & ~((groups.got == want) | (np.abs(groups.got - want) <= limit) | np.isinf(limit))
+    return compared, off, want
 
 
-def _equal(given: _Given) -> Array:
-    """Return which rows are of a prompt whose scored rewards are all equal."""
+def _equal(groups: _Groups) -> Array:
+    """Return a mask of the rows whose prompt has only equal scored rewards."""
     with np.errstate(all="ignore"):
-        largest = np.nanmax(np.where(np.isnan(given.rewards), -np.inf, given.rewards), axis=1, keepdims=True)
-        smallest = np.nanmin(np.where(np.isnan(given.rewards), np.inf, given.rewards), axis=1, keepdims=True)
-    return np.broadcast_to(largest <= smallest, given.rewards.shape)
+        largest = np.nanmax(np.where(np.isnan(groups.rewards), -np.inf, groups.rewards), axis=1, keepdims=True)
+        smallest = np.nanmin(np.where(np.isnan(groups.rewards), np.inf, groups.rewards), axis=1, keepdims=True)
+    return np.broadcast_to(largest <= smallest, groups.rewards.shape)
 
 
-def _asked(step: Step, given: _Given, asked: Convention) -> Finding:
+def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Finding:
     try:
-        found, off, _ = _compare(given, asked)
+        compared, off, _ = _compare(groups, convention)
     except ValueError as error:
         raise ConfigurationError(f"{step.file.path}: {error}") from None
     if not off.any():
-        alike = [words for _, words, _ in _fitting(given, skip=asked)]
+        alike = [name for _, name, _ in _fitting(groups, skip=convention)]
         strength = "" if not alike else f"this step cannot tell it from {_listed(alike)}"
-        return Finding(QUANTITY, "correct", found.words, strength=strength, numbers=_numbers(found))
-    rare = _equal(given) | np.isnan(given.rewards)
+        return Finding(QUANTITY, "correct", compared.summary, strength=strength, numbers=compared.numbers)
+    rare = _equal(groups) | np.isnan(groups.rewards)
     if not (off & ~rare).any():
-        return Finding(QUANTITY, "fragile", f"{_rare(given, off)}: {found.place}", numbers=_numbers(found))
-    fitting = [words for _, words, _ in _fitting(given, skip=asked)]
+        return Finding(QUANTITY, "fragile", f"{_rare(groups, off)}: {compared.location}", numbers=compared.numbers)
+    fitting = [name for _, name, _ in _fitting(groups, skip=convention)]
     return Finding(
-        QUANTITY, "wrong", found.words, _computes(fitting, f" (asked: {_words(asked)})"), numbers=_numbers(found)
+        QUANTITY,
+        "wrong",
+        compared.summary,
+        _computes(fitting, f" (asked: {_words(convention)})"),
+        numbers=compared.numbers,
     )
 
 
-def _identified(given: _Given) -> Finding:
-    found = list(_fitting(given))
-    if not found:
+def _identified(groups: _Groups) -> Finding:
+    fitting = list(_fitting(groups))
+    if not fitting:
         reason = "none of the known conventions fits; write `scale`, `ddof`, `eps`, `eps_mode` and `baseline`"
         return Finding(QUANTITY, "cannot tell", reason, "nothing that is known")
-    convention, _, rare = found[0]
-    compared, off, _ = _compare(given, convention)
-    words = [one for _, one, _ in found]
-    status: Any = "cannot tell" if len(words) > 1 else "fragile" if rare else "correct"
-    reason = f"{_rare(given, off)}: {compared.place}" if status == "fragile" else compared.words
-    if len(words) > 1:
+    convention, _, rare = fitting[0]
+    compared, off, _ = _compare(groups, convention)
+    names = [name for _, name, _ in fitting]
+    status: Any = "cannot tell" if len(names) > 1 else "fragile" if rare else "correct"
+    reason = f"{_rare(groups, off)}: {compared.location}" if status == "fragile" else compared.summary
+    if len(names) > 1:
         reason = "no settings are written, and several conventions fit this step"
-    return Finding(QUANTITY, status, reason, _computes(words, ""), numbers=_numbers(compared))
+    return Finding(QUANTITY, status, reason, _computes(names, ""), numbers=compared.numbers)
 
 
-def _rare(given: _Given, off: Array) -> str:
-    equal = _equal(given)
+def _rare(groups: _Groups, off: Array) -> str:
+    equal = _equal(groups)
     if (off & equal).any():
-        largest = float(np.abs(np.where(off & equal, given.got, 0.0)).max())
+        largest = float(np.abs(np.where(off & equal, groups.got, 0.0)).max())
         return f"equal rewards give up to {largest:.3g}, must be 0"
     return "a row that was not scored (NaN) has an advantage, must be 0"
 
 
-def _fitting(given: _Given, skip: Convention | None = None) -> Iterator[tuple[Convention, str, bool]]:
-    """Yield the conventions that fit where rewards vary, their words, and whether they fail on rare rewards.
+def _fitting(groups: _Groups, skip: Convention | None = None) -> Iterator[tuple[Convention, str, bool]]:
+    """Yield each convention that fits where rewards vary, its description, and whether it fails on rare rewards.
 
-    Of those that differ in ε alone and compute the same, up to the last bit, the first is yielded.
+    Of conventions that differ only in ε and give identical results, only the first is yielded.
     """
-    rare = _equal(given) | np.isnan(given.rewards)
-    known: list[tuple[Any, Array]] = []
+    rare = _equal(groups) | np.isnan(groups.rewards)
+    yielded: list[tuple[Any, Array]] = []
     if skip is not None:
-        known.append((_without_epsilon(skip), _compare(given, skip)[2]))
+        yielded.append((_without_epsilon(skip), _compare(groups, skip)[2]))
     for convention in _conventions():
         if convention == skip:
             continue
         try:
-            _, off, want = _compare(given, convention)
-        except ValueError:  # such as leave-one-out of single rows
+            _, off, want = _compare(groups, convention)
+        except ValueError:  # such as leave-one-out with one row a prompt
             continue
         key = _without_epsilon(convention)
-        if (off & ~rare).any() or any(key == one and np.array_equal(want, other) for one, other in known):
+        if (off & ~rare).any() or any(
+            key == other_key and np.array_equal(want, other_want) for other_key, other_want in yielded
+        ):
             continue
-        known.append((key, want))
+        yielded.append((key, want))
         yield convention, _words(convention), bool(off.any())
 
 
@@ -186,7 +192,7 @@ def _without_epsilon(convention: Convention) -> Any:
 
 
 def _conventions() -> Iterator[Convention]:
-    """Yield the libraries' conventions first."""
+    """Yield the conventions of libraries, then all other combinations."""
     for key in LIBRARIES:
         yield dict(zip(ADVANTAGES, key, strict=True))
     for scale in ("group", "batch"):
@@ -202,24 +208,20 @@ def _conventions() -> Iterator[Convention]:
 def _words(convention: Convention) -> str:
     scale, ddof, eps, mode, baseline = (convention[name] for name in ADVANTAGES)
     library = LIBRARIES.get((scale, ddof, eps, mode, baseline))
-    named = f" ({library})" if library else ""
+    suffix = f" ({library})" if library else ""
     if scale == "none":
-        return f"{'leave-one-out' if baseline == 'leave-one-out' else 'reward less the mean of its group'}, not divided{named}"
+        return f"{'leave-one-out' if baseline == 'leave-one-out' else 'reward less the mean of its group'}, not divided{suffix}"
     centre = ", leave-one-out" if baseline == "leave-one-out" else ""
-    whose = "group z-score" if scale == "group" else "group mean taken off, batch deviation"
-    return f"{whose}{centre} with ddof {ddof}, ε {eps:g} {mode}{named}"
+    base = "group z-score" if scale == "group" else "group mean taken off, batch deviation"
+    return f"{base}{centre} with ddof {ddof}, ε {eps:g} {mode}{suffix}"
 
 
-def _computes(words: list[str], asked: str) -> str:
-    if not words:
+def _computes(names: list[str], asked: str) -> str:
+    if not names:
         return "nothing that is known"
-    return f"{words[0]}{asked}" if len(words) == 1 else f"cannot tell {_listed(words)}"
+    return f"{names[0]}{asked}" if len(names) == 1 else f"cannot tell {_listed(names)}"
 
 
-def _listed(words: list[str]) -> str:
-    shown = " or ".join(f"“{one}”" for one in words[:2])
-    return shown if len(words) <= 2 else f"{shown} or {len(words) - 2} more"
-
-
-def _numbers(found: Compared) -> dict[str, Any]:
-    return {"error_in_limits": found.worst, "at": found.place, "elements": found.claimed}
+def _listed(names: list[str]) -> str:
+    shown = " or ".join(f"“{name}”" for name in names[:2])
+    return shown if len(names) <= 2 else f"{shown} or {len(names) - 2} more"

@@ -16,8 +16,8 @@ from reference.oracle.loss_terms import CISPO_BOUNDS, KL_RATIOS
 from reference.oracle.ratio import CORRECTIONS
 
 VERSION = "1"
-KEY = "recorded_step"  # of the version, in the metadata
-IGNORED = ("format",)  # what libraries of safetensors write into the metadata themselves
+KEY = "recorded_step"  # metadata key of the format version
+IGNORED = ("format",)  # metadata keys that libraries of safetensors write
 
 FLOATS = ("F32", "F64")
 INTEGERS = ("I64", "I32", "I16", "I8", "U8")
@@ -28,11 +28,11 @@ METRIC = "metric."
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One tensor of the file: the shapes and dtypes that it may have, and what it holds."""
+    """One tensor of the file: its possible shapes and dtypes, and its meaning."""
 
     shapes: tuple[str, ...]
     dtypes: tuple[str, ...]
-    words: str
+    meaning: str
 
 
 TENSORS: Mapping[str, Tensor] = {
@@ -50,7 +50,7 @@ TENSORS: Mapping[str, Tensor] = {
     "row_losses": Tensor((ROWS,), FLOATS, "what each row adds to the loss; together they are the loss"),
     "gradient": Tensor((SLOTS,), FLOATS, "∂loss/∂policy"),
 }
-LIKE_POLICY = ("old", "reference", "sampling", "entropy", "gradient", "advantages", "weights")  # one dtype
+LIKE_POLICY = ("old", "reference", "sampling", "entropy", "gradient", "advantages", "weights")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Setting:
     """One setting: a "number", an "integer", "integers" with commas, "text", or one of `choices`."""
 
     kind: str
-    words: str
+    meaning: str
     choices: tuple[str, ...] = ()
 
 

@@ -1,7 +1,7 @@
-"""A recorded step as a file: its header is checked when it is opened, its arrays are read by rows.
+"""Open a recorded step: check its header, then read its arrays by rows.
 
-The safetensors library checks header, sizes and offsets, and runs nothing that a file holds. The file is mapped anew for
-each read, so that pages which were read do not stay in memory.
+The safetensors library checks header, sizes and offsets, and executes nothing from the file. Each read maps the file anew,
+so that pages do not stay in memory.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from gates.nearest import hint
 from gates.recorded import settings as setting
 from gates.recorded.fields import FLOATS, LIKE_POLICY, METRIC, ROWS, SLOTS, TENSORS, Tensor
 
-WIDEST = 1 << 18  # slots of a row: one row is read at once
-MOST_ROWS = 1 << 22  # rows: arrays of one number a row are read whole
+WIDEST = 1 << 18  # slots of a row, since a row is read at once
+MOST_ROWS = 1 << 22  # rows, since arrays of shape (B,) are read at once
 
 
 @dataclass(frozen=True, slots=True)
 class StepFile:
-    """A file whose header holds a recorded step.
+    """A file with the header of a recorded step.
 
     Attributes:
         path: where it is.
         shapes: of each tensor.
-        dtypes: of each tensor, in safetensors' words.
-        settings: as they are written.
+        dtypes: of each tensor, as safetensors names them.
+        settings: parsed from the metadata.
         rows: B.
-        width: T; 0 without an array of slots.
+        width: T; 0 without a (B, T) array.
     """
 
     path: Path
@@ -50,7 +50,7 @@ class StepFile:
 
     @property
     def name(self) -> str:
-        """What reports call the step."""
+        """The file name, which names the step in reports."""
         return str(self.settings.get("name") or self.path.name)
 
     @property
@@ -59,21 +59,21 @@ class StepFile:
         return [name.removeprefix(METRIC) for name in self.shapes if name.startswith(METRIC)]
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Array:
-        """Return rows of a tensor; a number as an array without axes."""
+        """Return rows of a tensor, or a scalar as an array of shape ()."""
         try:
             with safe_open(self.path, framework="np") as file:
                 if len(self.shapes[name]) == 2 or (start, stop) != (0, None):
-                    found = file.get_slice(name)[start : self.rows if stop is None else stop]
+                    values = file.get_slice(name)[start : self.rows if stop is None else stop]
                 else:
-                    found = file.get_tensor(name)
+                    values = file.get_tensor(name)
         except OSError as error:
             raise unreadable(self.path, error) from None
         except SafetensorError as error:
             raise ConfigurationError(f"{self.path} changed while it was read: {error}") from None
-        return np.asarray(found)
+        return np.asarray(values)
 
     def number(self, name: str) -> float:
-        """Return a tensor of one number."""
+        """Return a scalar tensor."""
         return float(self.read(name).reshape(-1)[0])
 
 
@@ -81,16 +81,16 @@ def open_step(path: Path) -> StepFile:
     """Read and check the header of a file from an untrusted source.
 
     Raises:
-        ConfigurationError: the file is missing or torn, or it is no recorded step; the message names tensor and remedy.
+        ConfigurationError: the file is missing, torn or not a recorded step; the message names tensor and remedy.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe could block for ever, and a device has no end
             raise ConfigurationError(f"cannot read {path}: is no regular file")
         with safe_open(path, framework="np") as file:
             metadata = dict(file.metadata() or {})
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  no mapping
-            shapes = {name: tuple(found.get_shape()) for name, found in slices.items()}
-            dtypes = {name: str(found.get_dtype()) for name, found in slices.items()}
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+            shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
+            dtypes = {name: str(part.get_dtype()) for name, part in slices.items()}
     except OSError as error:
         raise unreadable(path, error) from None
     except (SafetensorError, ValueError) as error:
@@ -105,7 +105,7 @@ def open_step(path: Path) -> StepFile:
 
 
 def _checked(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> tuple[int, int]:
-    """Return B and T of tensors that fit together."""
+    """Check the shapes and dtypes of all tensors; return B and T."""
     for name, shape in shapes.items():
         _known(name, shape, dtypes[name])
     sized = next((name for name in TENSORS if name in shapes and len(shapes[name]) == 2), None) or next(
@@ -133,11 +133,11 @@ def _checked(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -
 
 
 def _known(name: str, shape: tuple[int, ...], dtype: str) -> None:
-    """Refuse a tensor that the format does not have, or that has another shape or dtype."""
+    """Refuse an unknown tensor, or one of a wrong shape or dtype."""
     tensor = Tensor(("()",), FLOATS, "") if name.startswith(METRIC) else TENSORS.get(name)
     if tensor is None:
         raise ConfigurationError(f"tensor `{name}` is unknown{hint(name, TENSORS)}; docs/recorded-steps.md lists them")
-    axes = [{ROWS: 1, SLOTS: 2}.get(one, 0) for one in tensor.shapes]
+    axes = [{ROWS: 1, SLOTS: 2}.get(allowed, 0) for allowed in tensor.shapes]
     if not (len(shape) in axes or (axes == [0] and int(np.prod(shape)) == 1)):
         raise ConfigurationError(f"tensor `{name}` has shape {list(shape)}, must be {' or '.join(tensor.shapes)}")
     if dtype not in tensor.dtypes:
@@ -147,7 +147,7 @@ def _known(name: str, shape: tuple[int, ...], dtype: str) -> None:
 
 
 def _together(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -> None:
-    """Refuse tensors of which one is useless without another, or of another dtype than the arithmetic's."""
+    """Refuse tensors that need an absent one, and dtypes that differ from that of `policy`."""
     if "policy" in shapes:
         wanted = dtypes["policy"]
         for name in LIKE_POLICY:

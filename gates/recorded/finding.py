@@ -1,8 +1,7 @@
-"""What is found of one quantity of a recorded step, and the comparison that decides it."""
+"""The verdict on one quantity of a recorded step, and the comparison behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +12,7 @@ from reference.textbook.number import FACTOR, UNIT, Number
 
 Status = Literal["correct", "imprecise", "fragile", "wrong", "cannot tell", "unsupported", "finding"]
 ORDER: tuple[Status, ...] = ("wrong", "fragile", "imprecise", "cannot tell", "correct", "finding", "unsupported")
-DECISIVE = 1_000  # tokens: of more a loss alone does not show a shifted mask
+DECISIVE = 1_000  # tokens: with more, a loss alone does not reveal a shifted mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,10 @@ class Finding:
 
     Attributes:
         quantity: `group_advantages`, `policy_loss[grpo]`, `metric.kl`, …
-        status: its grade; "cannot tell": the step does not decide; "finding": numbers without a definition to hold.
-        reason: the numbers, or what is missing and the remedy.
-        computes: what it computes instead, or what was identified.
-        strength: how many known mistakes the step would have shown.
+        status: its grade; "cannot tell": the step does not decide; "finding": numbers without a definition.
+        reason: the numbers, or the missing item and the remedy.
+        computes: the formula that was identified.
+        strength: how many known mistakes the step would reveal.
         numbers: for JSON.
     """
 
@@ -39,18 +38,18 @@ class Finding:
 
 @dataclass(slots=True)
 class Compared:
-    """The worst error of an array that is compared piece by piece, in limits.
+    """The worst error, in limits, of an array that is compared piece by piece.
 
     Attributes:
-        name: what was compared.
-        worst: the largest error; inf where a number is not finite and should be.
-        place: where it is, with both numbers.
-        claimed: the elements that have a limit.
+        name: of the array.
+        worst: the largest error; inf if a number is unexpectedly not finite.
+        location: its index, and both numbers.
+        claimed: the number of elements with a limit.
     """
 
     name: str
     worst: float = 0.0
-    place: str = ""
+    location: str = ""
     claimed: int = 0
 
     def add(self, got: Array, want: Array, limit: Array, start: int = 0) -> None:
@@ -61,11 +60,11 @@ class Compared:
             error = np.where(a == b, 0.0, np.abs(a - b) / room)
         error = np.where(claimed, np.where(np.isfinite(error), error, np.inf), 0.0)
         self.claimed += int(claimed.sum())
-        if error.size and (float(error.max()) > self.worst or not self.place):
+        if error.size and (float(error.max()) > self.worst or not self.location):
             first = np.unravel_index(int(np.argmax(error)), error.shape)
             index = [int(i) + (start if axis == 0 else 0) for axis, i in enumerate(first)]
             self.worst = max(self.worst, float(error.max()))
-            self.place = f"{f'at {index}: ' if index else ''}got {a[first]:.9g}, want {b[first]:.9g}"
+            self.location = f"{f'at {index}: ' if index else ''}got {a[first]:.9g}, want {b[first]:.9g}"
 
     @property
     def holds(self) -> bool:
@@ -73,20 +72,25 @@ class Compared:
         return self.worst <= 1.0
 
     @property
-    def words(self) -> str:
-        """The error, the limit and the place; of what holds the error alone."""
+    def summary(self) -> str:
+        """The error; if it exceeds the limit, also its location."""
         if self.holds:
             return f"{self.name} {self.worst:.2g} textbook limits off at most"
         size = "is not finite" if np.isinf(self.worst) else f"error is {self.worst:.3g} textbook limits, must be <= 1"
-        return f"{self.name} {size} ({self.place})"
+        return f"{self.name} {size} ({self.location})"
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The comparison as JSON fields."""
+        return {"error_in_limits": self.worst, "at": self.location, "elements": self.claimed}
 
 
 @dataclass(slots=True)
 class Total:
-    """A sum that is made piece by piece, and how far a program's sum in one go may lie from it.
+    """A sum over pieces, and how far a program's single sum may lie from it.
 
-    Within a piece the textbook's sum bounds every usual order; across pieces each addition may round once more by u times
-    what was added before.
+    Within a piece the textbook limit bounds every usual order; across pieces each addition may round once more, by u times
+    the sum so far.
     """
 
     dtype: str
@@ -100,11 +104,6 @@ class Total:
 
 
 def bounded(values: Array, limits: Array, dtype: str) -> Number:
-    """Return numbers whose limits are known, to go on computing with."""
+    """Return values and their limits as a `Number` for further arithmetic."""
     finite = np.isfinite(limits)
     return Number(np.where(finite, values, 0.0), dtype, np.where(finite, limits, 0.0) / FACTOR, ~finite)
-
-
-def worst_of(statuses: Iterable[Status]) -> Status:
-    """Return the worst of some statuses."""
-    return min(statuses, key=ORDER.index)

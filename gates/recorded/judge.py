@@ -1,4 +1,4 @@
-"""Judge everything that a recorded step holds."""
+"""Judge every quantity of a recorded step."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WEIGHTS = "importance_weights"
 
 
 def judged(path: Path, show: Callable[[str], None] = lambda _: None) -> tuple[StepFile, list[Finding]]:
-    """Return the file and a verdict on each quantity; `show` is called with what is judged now.
+    """Return the file and a verdict on each quantity; `show` is called with the name of the current one.
 
     Raises:
-        ConfigurationError: no recorded step, or tensors and settings that contradict each other.
+        ConfigurationError: not a recorded step, or its tensors and settings contradict each other.
     """
     file = open_step(path)
     with np.errstate(all="ignore"), warnings.catch_warnings():
@@ -32,27 +32,28 @@ def judged(path: Path, show: Callable[[str], None] = lambda _: None) -> tuple[St
         show("mask")
         step = Step(file)
         show("advantages")
-        found = [advantages.judge(step)]
+        findings = [advantages.judge(step)]
         show("off-policy weights")
-        found.append(_weights(step))
+        findings.append(_weights(step))
         show("loss and gradient")
-        found.append(_loss(step))
+        findings.append(_loss(step))
         show("metrics")
-        found += metrics.judge(step)
+        findings += metrics.judge(step)
         show("sampler drift")
-        found.append(drift.judge(step))
-    return file, found
+        findings.append(drift.judge(step))
+    return file, findings
 
 
 def _loss(step: Step) -> Finding:
     settings = step.file.settings
     name = f"policy_loss[{settings['algorithm']}]" if "algorithm" in settings else identify.QUANTITY
-    if missing := next((one for one in ("policy", "advantages", "loss") if one not in step.file), ""):
+    if missing := next((tensor for tensor in ("policy", "advantages", "loss") if tensor not in step.file), ""):
         return Finding(name, "unsupported", f"the file has no tensor `{missing}`")
     if "algorithm" not in settings:
         return identify.identify(step)
     errors = loss.compare(step, settings)
-    numbers = _numbers(errors)
+    arrays = {"loss": errors.loss, "row_losses": errors.rows, "gradient": errors.gradient}
+    numbers = {name: array.numbers for name, array in arrays.items() if array is not None}
     if errors.holds:
         if step.tokens > DECISIVE and errors.gradient is None and errors.rows is None:
             reason = (
@@ -69,57 +70,48 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
     if errors.poisoned and _only_masked(errors):
         return Finding(name, "fragile", f"what is not finite in masked slots reaches it: {reason}", numbers=numbers)
     finite = math.isfinite(errors.loss.worst)  # else it is like every candidate, and like none
-    found = naming.named(step, settings, _row(errors)) if finite else None
+    diagnosis = naming.named(step, settings, _row(errors)) if finite else None
     status: Status = "wrong"
-    words = "" if found is None else found.words or "nothing that is known"
-    if found is not None:
-        if found.kind in {"lower precision", "as asked"}:
+    computes = "" if diagnosis is None else diagnosis.words or "nothing that is known"
+    if diagnosis is not None:
+        if diagnosis.kind in {"lower precision", "as asked"}:
             status = "imprecise"
-        if found.kind == "as asked":
-            words = f"what is asked, {found.rho:.2g} limits off"
-        if found.kind == "as asked" and errors.rows is not None and not errors.rows.holds:
-            status, words = "wrong", "what is asked, but for its row losses"
-        if found.kind == "nothing known" and found.where:
-            words += f"; {found.where}"
-    return Finding(name, status, reason, words, numbers=numbers)
+        if diagnosis.kind == "as asked":
+            computes = f"what is asked, {diagnosis.rho:.2g} limits off"
+        if diagnosis.kind == "as asked" and errors.rows is not None and not errors.rows.holds:
+            status, computes = "wrong", "what is asked, but for its row losses"
+        if diagnosis.kind == "nothing known" and diagnosis.where:
+            computes += f"; {diagnosis.where}"
+    return Finding(name, status, reason, computes, numbers=numbers)
 
 
 def _only_masked(errors: loss.LossErrors) -> bool:
-    """Return whether every finite number is right, so that only what masked slots hold is to blame."""
-    compared = (one for one in (errors.loss, errors.rows, errors.gradient) if one is not None)
-    return all(one.holds or math.isinf(one.worst) for one in compared)
+    """Return whether every finite number is right, so that only masked slots are to blame."""
+    return all(array.holds or math.isinf(array.worst) for array in errors.compared)
 
 
 def _row(errors: loss.LossErrors) -> int:
     """Return a row that differs."""
-    place = errors.gradient.place if errors.gradient is not None and not errors.gradient.holds else errors.outside[1]
-    row = place.partition("[")[2].partition(",")[0]
+    location = errors.outside[1]
+    if errors.gradient is not None and not errors.gradient.holds:
+        location = errors.gradient.location
+    row = location.partition("[")[2].partition(",")[0]
     return int(row) if row.isdecimal() else 0
 
 
 def _reason(errors: loss.LossErrors) -> str:
-    """Return what does not hold, the gradient first, for it shows most."""
-    compared = [one for one in (errors.gradient, errors.rows, errors.loss) if one is not None]
-    words = [one.words for one in compared if not one.holds]
+    """Return the errors, the gradient's first, which reveals most."""
+    reasons = [array.summary for array in reversed(errors.compared) if not array.holds]
     if errors.outside[0]:
-        words.append(f"the gradient is not 0 where no token stands ({errors.outside[1]})")
+        reasons.append(f"the gradient is not 0 where no token stands ({errors.outside[1]})")
     if errors.loss.holds and errors.gradient is not None and not errors.gradient.holds:
-        words.append("the loss itself fits")
-    return "; ".join(words)
+        reasons.append("the loss itself fits")
+    return "; ".join(reasons)
 
 
 def _held(errors: loss.LossErrors) -> str:
-    compared = [one for one in (errors.loss, errors.rows, errors.gradient) if one is not None]
-    return f"{', '.join(f'{one.name} {one.worst:.2g}' for one in compared)} textbook limits off at most"
-
-
-def _numbers(errors: loss.LossErrors) -> dict[str, Any]:
-    compared = {"loss": errors.loss, "row_losses": errors.rows, "gradient": errors.gradient}
-    return {
-        name: {"error_in_limits": one.worst, "at": one.place, "elements": one.claimed}
-        for name, one in compared.items()
-        if one is not None
-    }
+    worst = ", ".join(f"{array.name} {array.worst:.2g}" for array in errors.compared)
+    return f"{worst} textbook limits off at most"
 
 
 def _weights(step: Step) -> Finding:
@@ -132,11 +124,11 @@ def _weights(step: Step) -> Finding:
             return Finding(WEIGHTS, "unsupported", f"the file has no setting `{name}`")
     if "policy" not in step.file:
         return Finding(WEIGHTS, "unsupported", "the file has no tensor `policy`")
-    found, per_row = Compared("weight"), settings["correction_level"] == "seq_sum"
+    compared, per_row = Compared("weight"), settings["correction_level"] == "seq_sum"
     for piece in step.pieces():
-        own = step.slots("old" if "old" in step.file else "policy", piece)
-        inputs = {"policy": own, "old": own, "sampling": step.slots("sampling", piece), "mask": piece.mask}
-        clean = {name: np.where(piece.mask, inputs[name], 0.0).astype(own.dtype) for name in ("old", "sampling")}
+        trainer = step.slots("old" if "old" in step.file else "policy", piece)
+        inputs = {"policy": trainer, "old": trainer, "sampling": step.slots("sampling", piece), "mask": piece.mask}
+        clean = {name: np.where(piece.mask, inputs[name], 0.0).astype(trainer.dtype) for name in ("old", "sampling")}
         limits = textbook.importance_weights(
             clean["old"],
             clean["sampling"],
@@ -148,11 +140,11 @@ def _weights(step: Step) -> Finding:
         )["weights"]
         want, got = loss.off_policy(inputs, settings), step.slots("weights", piece)
         if got.ndim == 2 and per_row:
-            want, limits = (np.where(piece.mask, one[:, None], 0.0) for one in (want, limits))
+            want, limits = (np.where(piece.mask, values[:, None], 0.0) for values in (want, limits))
         elif got.ndim != want.ndim:
             return Finding(WEIGHTS, "wrong", "`weights` has one number a row, must have one for each token")
         if got.ndim == 2:
             got = np.where(piece.mask, got, 0.0)
-        found.add(got, want, limits, piece.start)
-    numbers = {"error_in_limits": found.worst, "at": found.place, "elements": found.claimed}
-    return Finding(WEIGHTS, "correct" if found.holds else "wrong", found.words, numbers=numbers)
+        compared.add(got, want, limits, piece.start)
+    status: Status = "correct" if compared.holds else "wrong"
+    return Finding(WEIGHTS, status, compared.summary, numbers=compared.numbers)

@@ -1,4 +1,4 @@
-"""Loss, row losses and gradient of a recorded step against the definition, piece by piece."""
+"""Compare loss, row losses and gradient of a recorded step with the definition, piece by piece."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ARRAYS = ("policy", "old", "reference", "advantages", "weights")
 
 @dataclass(slots=True)
 class LossErrors:
-    """How far a recorded loss is off.
+    """The errors of a recorded loss.
 
     Attributes:
-        loss: the loss; its limit is that of a sum in one go.
-        rows: the row losses, or None where the file has none.
-        gradient: the gradient, or None where the file has none.
-        outside: the largest |gradient| where no token stands, with its place.
-        poisoned: whether masked slots of the inputs hold what is not finite.
+        loss: the loss; its limit is that of a single sum.
+        rows: the row losses, or None if the file has none.
+        gradient: the gradient, or None if the file has none.
+        outside: the largest |gradient| of a masked slot, and its location.
+        poisoned: whether masked slots of the inputs hold numbers that are not finite.
     """
 
     loss: Compared
@@ -39,22 +39,26 @@ class LossErrors:
     poisoned: bool = False
 
     @property
+    def compared(self) -> list[Compared]:
+        """The comparisons of the arrays that the file has."""
+        return [array for array in (self.loss, self.rows, self.gradient) if array is not None]
+
+    @property
     def holds(self) -> bool:
-        """Whether each of them is that of the definition."""
-        compared = (one for one in (self.loss, self.rows, self.gradient) if one is not None)
-        return all(one.holds for one in compared) and self.outside[0] == 0.0
+        """Whether every array is that of the definition."""
+        return all(array.holds for array in self.compared) and self.outside[0] == 0.0
 
 
 def compare(step: Step, settings: Settings, *, most: int | None = None, at_once: int = AT_ONCE) -> LossErrors:
-    """Compare what the file holds with the loss of these settings.
+    """Compare the recorded arrays with the loss of these settings.
 
-    Of more than `most` pieces, which have at most `at_once` slots, the others and the loss itself are left out.
+    Pieces have at most `at_once` slots. With `most`, only that many pieces are compared, without the loss itself.
 
     Raises:
-        ConfigurationError: settings and arrays do not fit.
+        ConfigurationError: settings and arrays contradict each other.
     """
     file, dtype = step.file, dtype_of(step)
-    found = LossErrors(
+    errors = LossErrors(
         Compared("loss"),
         Compared("row loss") if "row_losses" in file else None,
         Compared("gradient") if "gradient" in file else None,
@@ -62,46 +66,46 @@ def compare(step: Step, settings: Settings, *, most: int | None = None, at_once:
     total, slack = Total(dtype), 0.0
     for count, (piece, keywords, factor) in enumerate(_parts(step, settings, at_once)):
         if count == most:
-            return found
+            return errors
         inputs = {**inputs_of(step, piece, settings), **keywords}
         wanted, limits = _times(*definition(step, inputs, settings), factor)
-        found.poisoned |= _poisoned(inputs)
+        errors.poisoned |= _poisoned(inputs)
         total.add(wanted.loss, float(limits["loss"]), int(piece.mask.sum()))
         slack += wanted.branch_slack
-        if found.rows is not None:
+        if errors.rows is not None:
             got, limit = file.read("row_losses", piece.start, piece.stop), limits["loss"] + wanted.branch_slack
-            found.rows.add(got, np.asarray([wanted.loss]), limit, piece.start)
-        if found.gradient is not None:
-            _add_gradient(found, file.read("gradient", piece.start, piece.stop), piece, wanted, limits)
+            errors.rows.add(got, np.asarray([wanted.loss]), limit, piece.start)
+        if errors.gradient is not None:
+            _add_gradient(errors, file.read("gradient", piece.start, piece.stop), piece, wanted, limits)
     got_loss = file.number("loss")
     off = got_loss - total.value
     near = got_loss - float(np.copysign(min(abs(off), slack), off)) if np.isfinite(off) else got_loss
-    found.loss.add(np.asarray(near), np.asarray(total.value), np.asarray(total.limit))
-    return found
+    errors.loss.add(np.asarray(near), np.asarray(total.value), np.asarray(total.limit))
+    return errors
 
 
 def _times(
     wanted: losses.PolicyLoss, limits: Mapping[str, Array], factor: float
 ) -> tuple[losses.PolicyLoss, Mapping[str, Array]]:
-    """Return what rows add to the loss of the step."""
+    """Return loss and limits of some rows, multiplied by their share of the step's loss."""
     if factor == 1.0:
         return wanted, limits
     scaled = ("loss", "gradient", "gradient_other", "branch_slack")
-    found = replace(wanted, **{name: factor * getattr(wanted, name) for name in scaled})
-    return found, {name: factor * limit for name, limit in limits.items()}
+    scaled_loss = replace(wanted, **{name: factor * getattr(wanted, name) for name in scaled})
+    return scaled_loss, {name: factor * limit for name, limit in limits.items()}
 
 
-def _add_gradient(found: LossErrors, wide: Array, piece: Piece, wanted: losses.PolicyLoss, limits: Any) -> None:
-    assert found.gradient is not None
+def _add_gradient(errors: LossErrors, wide: Array, piece: Piece, wanted: losses.PolicyLoss, limits: Any) -> None:
+    assert errors.gradient is not None
     width = piece.mask.shape[1]
     _, moved = on_a_branch(wanted, wanted.loss, wide[:, :width])
-    found.gradient.add(np.where(piece.mask, moved, 0.0), wanted.gradient, limits["gradient"], piece.start)
+    errors.gradient.add(np.where(piece.mask, moved, 0.0), wanted.gradient, limits["gradient"], piece.start)
     outside = np.abs(np.asarray(wide, np.float64))
     outside[:, :width][piece.mask] = 0.0
     outside = np.where(np.isnan(outside), np.inf, outside)
-    if float(outside.max()) > found.outside[0]:
+    if float(outside.max()) > errors.outside[0]:
         row, slot = (int(i) for i in np.unravel_index(int(outside.argmax()), outside.shape))
-        found.outside = (float(outside.max()), f"at [{piece.start + row}, {slot}]: got {wide[row, slot]:.9g}, want 0")
+        errors.outside = (float(outside.max()), f"at [{piece.start + row}, {slot}]: got {wide[row, slot]:.9g}, want 0")
 
 
 def _poisoned(inputs: Mapping[str, Any]) -> bool:
@@ -114,18 +118,18 @@ def dtype_of(step: Step) -> str:
 
 
 def inputs_of(step: Step, piece: Piece, settings: Settings) -> dict[str, Any]:
-    """Return the keywords of `policy_loss` for some rows, and `sampling` where weights are to be made of it."""
-    found = {**step.given(ARRAYS, piece), "mask": piece.mask, **of_loss(settings, step.group_size)}
+    """Return the keywords of `policy_loss` for some rows, and `sampling` if the weights are computed from it."""
+    inputs = {**step.arrays(ARRAYS, piece), "mask": piece.mask, **of_loss(settings, step.group_size)}
     if corrected(settings, step):
-        found["sampling"] = step.slots("sampling", piece)
+        inputs["sampling"] = step.slots("sampling", piece)
     if row_of(settings).by_row:
         for name in ("advantages", "weights"):
-            found[name] = by_row(step, name, found[name], piece)
-    return found
+            inputs[name] = by_row(step, name, inputs[name], piece)
+    return inputs
 
 
 def by_row(step: Step, name: str, values: Any, piece: Piece) -> Any:
-    """Return (rows,) of an array whose tokens all have the number of their row; others as they are.
+    """Return an array as (rows,), whose tokens all must have the number of their row.
 
     Raises:
         ConfigurationError: the tokens of a row differ.
@@ -145,37 +149,37 @@ def by_row(step: Step, name: str, values: Any, piece: Piece) -> Any:
 
 
 def corrected(settings: Settings, step: Step) -> bool:
-    """Return whether the off-policy weights are to be made of `sampling`."""
+    """Return whether the off-policy weights are computed from `sampling`."""
     return settings.get("correction") is not None and "weights" not in step.file
 
 
 def definition(
     step: Step, inputs: Mapping[str, Any], settings: Settings
 ) -> tuple[losses.PolicyLoss, Mapping[str, Array]]:
-    """Return the loss of some rows, and its textbook limits.
+    """Return the loss of some rows and its textbook limits.
 
     Raises:
-        ConfigurationError: settings and arrays do not fit; the oracle's sentence says how.
+        ConfigurationError: settings and arrays contradict each other; the message is the oracle's.
     """
-    given = dict(inputs)
+    keywords = dict(inputs)
     try:
         if corrected(settings, step):
-            given["sampling"], given["weights"] = inputs["sampling"], off_policy(inputs, settings)
-        arguments = {name: value for name, value in given.items() if name != "sampling"}
+            keywords["sampling"], keywords["weights"] = inputs["sampling"], off_policy(inputs, settings)
+        arguments = {name: value for name, value in keywords.items() if name != "sampling"}
         wanted = losses.policy_loss(**arguments)
     except ValueError as error:
         raise ConfigurationError(f"{step.file.path}: {error}") from None
-    given["kl_ratio"] = given["kl_ratio"] or "none"
+    keywords["kl_ratio"] = keywords["kl_ratio"] or "none"
     if corrected(settings, step):
         names = ("correction", "correction_level", "correction_low", "correction_high")
         more: dict[str, Any] = {name: settings.get(name) for name in names}
-        arguments = {name: value for name, value in given.items() if name != "weights"}
+        arguments = {name: value for name, value in keywords.items() if name != "weights"}
         return wanted, textbook_steps.loss_constants(**arguments, **more)
-    return wanted, textbook.policy_loss(**given)
+    return wanted, textbook.policy_loss(**keywords)
 
 
 def off_policy(inputs: Mapping[str, Any], settings: Settings) -> Array:
-    """Return the off-policy weights of the correction that the settings name."""
+    """Return the off-policy weights of the correction in the settings."""
     old = inputs["policy"] if inputs["old"] is None else inputs["old"]
     return ratio.importance_weights(
         old,
@@ -189,10 +193,10 @@ def off_policy(inputs: Mapping[str, Any], settings: Settings) -> Array:
 
 
 def _parts(step: Step, settings: Settings, at_once: int) -> Iterator[tuple[Piece, dict[str, Any], float]]:
-    """Yield pieces, the keywords that are other than the step's, and what the piece's loss weighs in the step's.
+    """Yield pieces, the keywords that differ from the step's, and the weight of the piece's loss in the step's.
 
-    A step that fits into one piece is computed as it stands. Else each piece divides by the counts of the whole step: a
-    mean over rows is weighed, and a mean over tokens is the `trl` denominator with the tokens that are divided by.
+    A step that fits into one piece is computed unchanged. Otherwise each piece divides by the counts of the whole step: a
+    mean over rows is weighted, and a mean over tokens uses the `trl` denominator with the step's token count.
     """
     rows = step.file.rows
     alone = "row_losses" in step.file
@@ -214,7 +218,7 @@ def _parts(step: Step, settings: Settings, at_once: int) -> Iterator[tuple[Piece
 
 
 def _rows(step: Step, start: int, stop: int, at_once: int) -> Iterator[Piece]:
-    """Yield rows in pieces, or one by one where `at_once` is 0."""
+    """Yield rows in pieces, or one by one if `at_once` is 0."""
     if at_once:
         yield from step.pieces(start, stop, at_once=at_once)
         return
@@ -223,7 +227,7 @@ def _rows(step: Step, start: int, stop: int, at_once: int) -> Iterator[Piece]:
 
 
 def _blocks(step: Step, settings: Settings) -> dict[tuple[int, int], float]:
-    """Return the rows whose tokens are averaged together, with the number that their tokens' terms are divided by."""
+    """Return the divisor of each block of rows whose tokens are averaged together."""
     rows, denominator = step.file.rows, settings.get("dapo_denominator")
     if row_of(settings).aggregation == "micro-batch":
         sizes = list(settings["micro_batches"] or [])

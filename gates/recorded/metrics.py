@@ -1,4 +1,4 @@
-"""Logged metrics of a recorded step against their definitions, summed piece by piece."""
+"""Compare the logged metrics of a recorded step with their definitions, piece by piece."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference.textbook import kl as kl_limits
 from reference.textbook import ratio as ratio_limits
 
 ARRAYS = ("policy", "old", "reference", "advantages", "entropy")
-SHARES = {  # of tokens beyond a bound: which side, and the sign of A that a clip needs; 0: any
+SHARES = {  # shares of tokens beyond a bound: (side, sign of A at which the clip acts; 0: any)
     "outside_low": ((-1, 0),),
     "outside_high": ((1, 0),),
     "clipped_low": ((-1, -1),),
@@ -34,36 +34,36 @@ Terms = tuple[Array, Array]  # values and limits of the tokens
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to compute a metric from the terms of the tokens."""
+    """One way to compute a metric from terms of the tokens."""
 
-    words: str
+    name: str
     terms: Callable[[Mapping[str, Any]], Terms]
     mean: str = "tokens"  # or "rows", "width"
-    known: bool = True  # whether some library has it on purpose
+    known: bool = True  # whether a library computes it so on purpose
 
 
 def judge(step: Step) -> list[Finding]:
     """Return the verdict on each logged metric."""
-    found, summed = {}, {}
+    findings, summed = {}, {}
     for name in step.file.metrics:
         if reason := _missing(step, name):
-            found[name] = Finding(METRIC + name, "unsupported", reason)
+            findings[name] = Finding(METRIC + name, "unsupported", reason)
         elif forms := _forms(step, name):
             summed[name] = [_Sum(form, dtype_of(step)) for form in forms]
     if summed:
         for piece in step.pieces():
             values = _values(step, piece)
-            for one in (one for sums in summed.values() for one in sums):
-                one.add(values)
+            for running in (running for sums in summed.values() for running in sums):
+                running.add(values)
     for name, sums in summed.items():
-        found[name] = _verdict(step, name, sums)
+        findings[name] = _verdict(step, name, sums)
     for name in step.file.metrics:
-        if name not in found:
-            found[name] = _of_rows(step, name)
-    return [found[name] for name in step.file.metrics]
+        if name not in findings:
+            findings[name] = _of_rows(step, name)
+    return [findings[name] for name in step.file.metrics]
 
 
-NEEDS: Mapping[str, tuple[str, ...]] = {  # tensors beside `policy` and `old`; those of shares are in `_missing`
+NEEDS: Mapping[str, tuple[str, ...]] = {  # tensors of a metric; others are derived in `_missing`
     "kl": ("policy", "reference"),
     "entropy": ("entropy",),
     "reward_mean": ("rewards",),
@@ -72,15 +72,17 @@ NEEDS: Mapping[str, tuple[str, ...]] = {  # tensors beside `policy` and `old`; t
 
 
 def _missing(step: Step, name: str) -> str:
-    """Return why a metric cannot be judged, or nothing."""
+    """Return why a metric cannot be judged, or ""."""
     if name not in METRICS:
         return f"no definition of `{name}`{hint(name, METRICS)}; docs/recorded-steps.md lists them"
     settings, on_policy = step.file.settings, step.file.settings.get("ratio") == "on-policy"
     signed = any(sign for _, sign in SHARES.get(name, ()))
     needed = NEEDS.get(name, ("policy", *(() if on_policy else ("old",)), *(("advantages",) if signed else ())))
-    if absent := [one for one in needed if one not in step.file]:
+    if absent := [tensor for tensor in needed if tensor not in step.file]:
         return f"the file has no tensor `{absent[0]}`"
-    if name in SHARES and (absent := [one for one in ("epsilon_low", "epsilon_high") if one not in settings]):
+    if name in SHARES and (
+        absent := [setting for setting in ("epsilon_low", "epsilon_high") if setting not in settings]
+    ):
         return f"the file has no setting `{absent[0]}`"
     if name in SHARES and _algorithm(step).bound not in {"clip", "none"}:
         return f"shares of `{settings['algorithm']}` have no definition here"
@@ -93,7 +95,7 @@ def _algorithm(step: Step) -> Any:
 
 @dataclass(slots=True)
 class _Sum:
-    """One form of a metric, summed so far."""
+    """The running sum of one form of a metric."""
 
     form: Form
     dtype: str
@@ -117,8 +119,8 @@ class _Sum:
         wide = bounded(np.where(mask, terms, 0.0), np.where(mask, limits, 0.0), self.dtype)
         if self.form.mean == "rows":
             wide = wide.sum(1) / np.maximum(counts, 1.0)
-        whole = wide.sum()
-        self.total.add(float(whole.value), float(whole.limit()), int(counts.sum()))
+        piece_sum = wide.sum()
+        self.total.add(float(piece_sum.value), float(piece_sum.limit()), int(counts.sum()))
         if mask.any():
             self.extreme += [float(terms[mask].min()), float(terms[mask].max())]
             self.slack = max(self.slack, float(np.where(mask & np.isfinite(limits), limits, 0.0).max()))
@@ -133,51 +135,53 @@ class _Sum:
 
 
 def _verdict(step: Step, name: str, sums: list[_Sum]) -> Finding:
-    """Return the verdict: the definition, unless another way is as near, which wide limits of long sums allow."""
+    """Return the verdict on a metric; undecided if another form lies as near, since long sums have wide limits."""
     got, tried = step.file.number(METRIC + name), []
-    for one in sums:
-        value, limit = one.result(step, name)
+    for running in sums:
+        value, limit = running.result(step, name)
         compared = Compared(name)
         compared.add(np.asarray(got), np.asarray(value), np.asarray(limit))
-        tried.append((one.form, compared, value))
+        tried.append((running.form, compared, value))
     (form, first, defined), *others = tried
-    fitting = [(other, compared) for other, compared, value in others if compared.holds and not _same(value, defined)]
-    numbers = {"got": got, "error_in_limits": first.worst, "at": first.place}
+    fitting = [
+        (variant, compared) for variant, compared, value in others if compared.holds and not _same(value, defined)
+    ]
+    numbers = {"got": got, "error_in_limits": first.worst, "at": first.location}
     if first.holds:
-        near = [other.words for other, compared in fitting if compared.worst < APART * first.worst]
+        near = [variant.name for variant, compared in fitting if compared.worst < APART * first.worst]
         status: Status = "cannot tell" if near else "correct"
-        computes = _or([form.words, *near]) if near else ""
-        return Finding(METRIC + name, status, first.words, computes, numbers=numbers)
+        computes = _or([form.name, *near]) if near else ""
+        return Finding(METRIC + name, status, first.summary, computes, numbers=numbers)
     if len(fitting) == 1:
-        other, _ = fitting[0]
-        status = "correct" if other.known else "wrong"
-        return Finding(METRIC + name, status, first.words, f"{other.words} (defined: {form.words})", numbers=numbers)
-    status = "cannot tell" if any(other.known for other, _ in fitting) else "wrong"
-    computes = _or([other.words for other, _ in fitting]) if fitting else "nothing that is known"
-    return Finding(METRIC + name, status, first.words, computes, numbers=numbers)
+        variant, _ = fitting[0]
+        status = "correct" if variant.known else "wrong"
+        return Finding(METRIC + name, status, first.summary, f"{variant.name} (defined: {form.name})", numbers=numbers)
+    status = "cannot tell" if any(variant.known for variant, _ in fitting) else "wrong"
+    computes = _or([variant.name for variant, _ in fitting]) if fitting else "nothing that is known"
+    return Finding(METRIC + name, status, first.summary, computes, numbers=numbers)
 
 
 def _same(a: float, b: float) -> bool:
-    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))  # such as means of rows that are equally long
+    return abs(a - b) <= 1e-9 * max(abs(a), abs(b))  # such as two kinds of mean over rows of equal length
 
 
-def _or(words: list[str]) -> str:
-    return f"cannot tell {' or '.join(f'“{one}”' for one in words[:3])}"
+def _or(names: list[str]) -> str:
+    return f"cannot tell {' or '.join(f'“{name}”' for name in names[:3])}"
 
 
 def _values(step: Step, piece: Piece) -> dict[str, Any]:
-    """Return the arrays of a piece, with advantages of each token."""
-    found = {**step.given(ARRAYS, piece), "mask": piece.mask}
-    if found["policy"] is not None and found["old"] is None:
-        found["old"] = found["policy"]
-    given = found["advantages"]
-    if given is not None and given.ndim == 1:
-        found["advantages"] = np.broadcast_to(given[:, None], piece.mask.shape)
-    return found
+    """Return the arrays of a piece, with the advantages repeated on each token."""
+    values = {**step.arrays(ARRAYS, piece), "mask": piece.mask}
+    if values["policy"] is not None and values["old"] is None:
+        values["old"] = values["policy"]
+    advantages = values["advantages"]
+    if advantages is not None and advantages.ndim == 1:
+        values["advantages"] = np.broadcast_to(advantages[:, None], piece.mask.shape)
+    return values
 
 
 def _forms(step: Step, name: str) -> list[Form]:
-    """Return the definition of a metric of tokens first, then other known ways and mistakes."""
+    """Return the forms of a metric of tokens: its definition, then known variants and mistakes."""
     if name == "kl":
         return list(_kl_forms(step.file.settings.get("kl_estimator", "k3")))
     if name == "entropy":
@@ -196,15 +200,15 @@ def _forms(step: Step, name: str) -> list[Form]:
 
 def _means(form: Form) -> Iterator[Form]:
     yield form
-    yield Form(f"{form.words}, averaged by rows, then over rows", form.terms, "rows", form.known)
-    yield Form(f"{form.words}, averaged over the padded width", form.terms, "width", known=False)
+    yield Form(f"{form.name}, averaged by rows, then over rows", form.terms, "rows", form.known)
+    yield Form(f"{form.name}, averaged over the padded width", form.terms, "width", known=False)
 
 
-def _kl_forms(asked: str) -> Iterator[Form]:
-    for estimator in (asked, *(one for one in ("k1", "k2", "k3") if one != asked)):
+def _kl_forms(configured: str) -> Iterator[Form]:
+    for estimator in (configured, *(name for name in ("k1", "k2", "k3") if name != configured)):
         yield from _means(Form(estimator, _kl_of("policy", "reference", estimator)))
     inverted = Form(
-        f"{asked} inverted: of the reference to the policy", _kl_of("reference", "policy", asked), known=False
+        f"{configured} inverted: of the reference to the policy", _kl_of("reference", "policy", configured), known=False
     )
     yield from _means(inverted)
 
@@ -230,7 +234,7 @@ def _ratio_of(level: str) -> Callable[[Mapping[str, Any]], Terms]:
         value = ratio.importance_ratio(lp, old, level=level, mask=mask)
         limit = ratio_limits.importance_ratio(lp, old, level=level, mask=mask)["ratio"]
         if level != "token":
-            value, limit = (np.broadcast_to(one[:, None], mask.shape) for one in (value, limit))
+            value, limit = (np.broadcast_to(array[:, None], mask.shape) for array in (value, limit))
         return value, limit
 
     return terms
@@ -239,8 +243,8 @@ def _ratio_of(level: str) -> Callable[[Mapping[str, Any]], Terms]:
 def _share_forms(step: Step, name: str) -> Iterator[Form]:
     settings, level = step.file.settings, _algorithm(step).value_level
     bounds = {-1: 1.0 - settings["epsilon_low"], 1: 1.0 + settings["epsilon_high"]}
-    whose = "rows'" if level != "token" else "tokens'"
-    yield from _means(Form(f"the share by {whose} ratios", _share(level, bounds, SHARES[name])))
+    of = "rows'" if level != "token" else "tokens'"
+    yield from _means(Form(f"the share by {of} ratios", _share(level, bounds, SHARES[name])))
     if any(sign for _, sign in SHARES[name]):
         anyway = tuple((side, 0) for side, _ in SHARES[name])
         yield from _means(Form("the share whatever the sign of A", _share(level, bounds, anyway)))
@@ -253,20 +257,20 @@ def _share(
 ) -> Callable[[Mapping[str, Any]], Terms]:
     def terms(x: Mapping[str, Any]) -> Terms:
         value, limit = _ratio_of(level)(x)
-        found, open_ = np.zeros(value.shape), np.zeros(value.shape)
+        beyond, undecided = np.zeros(value.shape), np.zeros(value.shape)
         for side, sign in sides:
             bound = bounds[side]
             acts = np.ones(value.shape, bool) if sign == 0 else np.sign(x["advantages"]) == sign
             room = limit + float(np.finfo(x["policy"].dtype).eps) * bound
-            found += acts & (side * (value - bound) > 0.0)
-            open_ += acts & (np.abs(value - bound) <= room)
-        return found, open_
+            beyond += acts & (side * (value - bound) > 0.0)
+            undecided += acts & (np.abs(value - bound) <= room)
+        return beyond, undecided
 
     return terms
 
 
 def _of_rows(step: Step, name: str) -> Finding:
-    """Return the verdict on a metric that is no mean over tokens."""
+    """Return the verdict on a metric of rows or on the token count."""
     compared, got = Compared(name), np.asarray(step.file.number(METRIC + name))
     if name == "tokens":
         compared.add(got, np.asarray(float(step.tokens)), np.asarray(0.0))
@@ -275,5 +279,5 @@ def _of_rows(step: Step, name: str) -> Finding:
         scored = rewards[~np.isnan(rewards)]
         mean = bounded(scored, np.zeros(scored.shape), scored.dtype.name).mean()
         compared.add(got, mean.value, mean.limit())
-    numbers = {"error_in_limits": compared.worst, "at": compared.place}
-    return Finding(METRIC + name, "correct" if compared.holds else "wrong", compared.words, numbers=numbers)
+    numbers = {"error_in_limits": compared.worst, "at": compared.location}
+    return Finding(METRIC + name, "correct" if compared.holds else "wrong", compared.summary, numbers=numbers)

@@ -1,7 +1,7 @@
-"""Say what a recorded loss computes instead, and which mistakes its step would have shown.
+"""Diagnose a recorded loss, and count the mistakes that its step would reveal.
 
-One step is one sample. A step of more slots than are searched is represented by some of its rows and their gradient, up to
-one common factor, since the denominators are those of the whole step.
+One step is one sample. A step with more slots than can be searched is represented by some of its rows and their gradient, up
+to a common factor, since the denominators are those of the whole step.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gates.recorded.settings import Settings
 from gates.recorded.step import Piece, Step
 
 SEARCHED = 4096  # slots: about 3 s for single edits
-SHOWN = 1024  # slots: about 1 s for the mistakes that a step would have shown
-PAIRS = 1024  # slots: of more, two edits at once take minutes
+SHOWN = 1024  # slots: about 1 s for counting the mistakes
+PAIRS = 1024  # slots: with more, pairs of edits take minutes
 
 
 def named(step: Step, settings: Settings, row: int) -> Diagnosis | None:
-    """Return what the recorded loss and gradient are; `row` is one that differs. None: the step is too large to say."""
+    """Return a diagnosis of loss and gradient, or None if the step is too large; `row` is a row that differs."""
     whole = step.file.rows * step.file.width <= SEARCHED
     if not whole and "gradient" not in step.file:
         return None
@@ -42,15 +42,17 @@ def named(step: Step, settings: Settings, row: int) -> Diagnosis | None:
         got["loss"] = np.asarray(step.file.number("loss"))
         return diagnose(program, [Sample(inputs, got)], pairs=piece.mask.size <= PAIRS)
     choices = program.asked(inputs)
-    got["loss"] = values(program, inputs, choices)["loss"]  # so that nothing is excluded by a loss that is not known
-    found = diagnose(program, [Sample(inputs, got)], choices, pairs=False)
-    if found.kind == "scaled" and not found.words.startswith("what is asked"):
-        return replace(found, kind="mistake", words=found.words.partition(", times ")[0])
-    return found
+    got["loss"] = values(program, inputs, choices)[
+        "loss"
+    ]  # the rows' own loss is unknown, so it must exclude no candidate
+    diagnosis = diagnose(program, [Sample(inputs, got)], choices, pairs=False)
+    if diagnosis.kind == "scaled" and not diagnosis.words.startswith("what is asked"):
+        return replace(diagnosis, kind="mistake", words=diagnosis.words.partition(", times ")[0])
+    return diagnosis
 
 
 def shown(step: Step, settings: Settings) -> str:
-    """Return how many other ways to compute the loss this step would have shown, and the first that it would not."""
+    """Return how many variants of the loss this step would reveal, and the first ones that it would not."""
     piece = _around(step, 0, SHOWN)
     if piece.stop - piece.start < step.file.rows and "gradient" not in step.file:
         return ""
@@ -61,16 +63,16 @@ def shown(step: Step, settings: Settings) -> str:
     base = {name: value for name, (value, _) in search.evaluated(Candidate(), 0).items()}
     search.samples = [Sample(inputs, base)]
     singles = list(search.singles())
-    hidden = [one for one in singles if search.distance(one, enough=APART) < APART]
+    hidden = [candidate for candidate in singles if search.distance(candidate, enough=APART) < APART]
     count = f"{len(singles) - len(hidden)} of {len(singles)} other ways to compute it would have been seen"
     if not hidden:
         return count
     more = f" and {len(hidden) - 2} more" if len(hidden) > 2 else ""
-    return f"{count}, not {' or '.join(f'“{one.words}”' for one in hidden[:2])}{more}"
+    return f"{count}, not {' or '.join(f'“{candidate.words}”' for candidate in hidden[:2])}{more}"
 
 
 def _program(*, loss: bool, gradient: bool) -> Program:
-    """Return the definition of the losses for the outputs that a file has."""
+    """Return the definition of the loss, restricted to the outputs that the file has."""
     program = programs()["policy_loss"]
     if gradient:
         return replace(program, outputs=("loss", "gradient") if loss else ("gradient",))
@@ -83,9 +85,9 @@ def _program(*, loss: bool, gradient: bool) -> Program:
 
 
 def _around(step: Step, row: int, most: int) -> Piece:
-    """Return all rows, or some of at most `most` slots that hold a row; whole prompts where they are known.
+    """Return all rows, or a piece of at most `most` slots around `row`, in whole prompts if these are known.
 
-    Rows keep their padding, for a mistake may count it, unless a row alone is too wide.
+    Rows keep their padding, since a mistake may count it, unless a single row is too wide.
     """
     rows, width, size = step.file.rows, step.file.width, step.group_size or 1
     if rows * width <= most:
@@ -96,15 +98,15 @@ def _around(step: Step, row: int, most: int) -> Piece:
 
 
 def _inputs(step: Step, piece: Piece, settings: Settings) -> dict[str, Any]:
-    """Return the keywords of the rows, with all constants that the file gives: each is a way to divide."""
-    found = inputs_of(step, piece, settings)
+    """Return the keywords of the rows with all recorded constants, since each may be a denominator."""
+    inputs = inputs_of(step, piece, settings)
     if corrected(settings, step):
-        found["weights"] = off_policy(found, settings).astype(found["policy"].dtype)
+        inputs["weights"] = off_policy(inputs, settings).astype(inputs["policy"].dtype)
     rows = piece.stop - piece.start
-    found["group_size"] = step.group_size if step.group_size and rows % step.group_size == 0 else None
-    if found["micro_batches"] and sum(found["micro_batches"]) != rows:
-        found |= {"micro_batches": None, "aggregation": "token-mean", "dapo_denominator": "global"}
-    return {name: value for name, value in found.items() if name != "sampling"}
+    inputs["group_size"] = step.group_size if step.group_size and rows % step.group_size == 0 else None
+    if inputs["micro_batches"] and sum(inputs["micro_batches"]) != rows:
+        inputs |= {"micro_batches": None, "aggregation": "token-mean", "dapo_denominator": "global"}
+    return {name: value for name, value in inputs.items() if name != "sampling"}
 
 
 def _share(step: Step, piece: Piece, settings: Settings) -> float:

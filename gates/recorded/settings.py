@@ -1,4 +1,4 @@
-"""The settings of a recorded step: read from the metadata, and held against its tensors."""
+"""Parse the settings of a recorded step and check them against its tensors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ADVANTAGES = ("scale", "ddof", "eps", "eps_mode", "baseline")
 
 
 def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings that are written in the metadata.
+    """Return the settings in the metadata.
 
     Raises:
-        ConfigurationError: no recorded step, another version, an unknown setting or a value that it does not have.
+        ConfigurationError: not a recorded step, another version, an unknown setting or an invalid value.
     """
     version = metadata.get(KEY)
     if version is None:
@@ -29,7 +29,7 @@ def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
         )
     if version != VERSION:
         raise ConfigurationError(f"its `{KEY}` is {version!r}, this version of Gates reads {VERSION!r}")
-    found = {}
+    settings = {}
     for name, text in metadata.items():
         if name == KEY or name in IGNORED:
             continue
@@ -37,8 +37,8 @@ def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigurationError(
                 f"setting `{name}` is unknown{hint(name, SETTINGS)}; docs/recorded-steps.md lists them"
             )
-        found[name] = _value(name, text)
-    return found
+        settings[name] = _value(name, text)
+    return settings
 
 
 def _value(name: str, text: str) -> Any:
@@ -70,7 +70,7 @@ def check(settings: Settings, tensors: Collection[str], rows: int) -> None:
     """Refuse settings that contradict the tensors or each other.
 
     Raises:
-        ConfigurationError: a sentence with the name and the remedy.
+        ConfigurationError: the message names the setting and the remedy.
     """
     _check_groups(settings, tensors, rows)
     _check_advantages(settings)
@@ -139,23 +139,23 @@ def _check_groups(settings: Settings, tensors: Collection[str], rows: int) -> No
 
 
 def _check_advantages(settings: Settings) -> None:
-    given = [name for name in ADVANTAGES if name in settings]
-    if not given:
+    written = [name for name in ADVANTAGES if name in settings]
+    if not written:
         return
     needed = ("scale", "baseline") if settings.get("scale") == "none" else ADVANTAGES
     for name in needed:
         if name not in settings:
             raise ConfigurationError(
-                f"setting `{given[0]}` is given without `{name}`: write all of {', '.join(needed)}, or none and they are "
+                f"setting `{written[0]}` is given without `{name}`: write all of {', '.join(needed)}, or none and they are "
                 "identified"
             )
-    if extra := [name for name in given if name not in needed]:
+    if extra := [name for name in written if name not in needed]:
         raise ConfigurationError(f"setting `{extra[0]}` means nothing with `scale` 'none': leave it out")
     if settings.get("ddof", 0) not in {0, 1}:
         raise ConfigurationError(f"setting `ddof` is {settings['ddof']}, must be 0 or 1")
 
 
-CONSTANTS = (  # of `policy_loss`, by their keywords there
+CONSTANTS = (  # keywords of `policy_loss`
     "epsilon_low",
     "epsilon_high",
     "delta",
@@ -177,11 +177,11 @@ TAPER = ("vespo_k_positive", "vespo_lambda_positive", "vespo_k_negative", "vespo
 
 def of_loss(settings: Settings, group_size: int | None) -> dict[str, Any]:
     """Return the keywords of `policy_loss` that are no arrays; `group_size` only where the loss reads it."""
-    found: dict[str, Any] = {name: settings.get(name) for name in CONSTANTS}
-    found |= {name: settings[name] for name in (*AXES, *TAPER) if name in settings}
+    constants: dict[str, Any] = {name: settings.get(name) for name in CONSTANTS}
+    constants |= {name: settings[name] for name in (*AXES, *TAPER) if name in settings}
     by_group = settings.get("dapo_denominator") == "group"
     return {
-        **found,
+        **constants,
         "algorithm": settings["algorithm"],
         "beta": settings.get("beta", 0.0),
         "group_size": group_size if by_group else None,

@@ -1,4 +1,4 @@
-"""The rows of a recorded step: where its tokens stand, and its arrays piece by piece."""
+"""Read the mask of a recorded step, and its arrays piece by piece."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from gates.model import Array, ConfigurationError
 from gates.recorded.file import StepFile
 
-AT_ONCE = 1 << 16  # slots that are computed at once
-READ_AT_ONCE = 1 << 22  # slots of an array that are read at once
-MAY_BE_NAN = ("sampling",)  # not recorded there
+AT_ONCE = 1 << 16  # slots computed at once
+READ_AT_ONCE = 1 << 22  # slots of an array read at once
+MAY_BE_NAN = ("sampling",)  # NaN: not recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows, cut behind their last token.
+    """Some rows, truncated after their last token.
 
     Attributes:
         start: the first row.
         stop: the row after the last.
-        mask: (rows, slots), which slots hold a token.
+        mask: (rows, slots), true on tokens.
     """
 
     start: int
@@ -33,18 +33,18 @@ class Piece:
 
 
 class Step:
-    """A recorded step whose mask was read.
+    """A recorded step and the lengths of its rows.
 
     Attributes:
-        file: where its arrays are.
-        lengths: (B,), the tokens of each row.
+        file: the opened file.
+        lengths: (B,), the number of tokens in each row.
     """
 
     def __init__(self, file: StepFile) -> None:
         """Read the mask.
 
         Raises:
-            ConfigurationError: it holds other numbers than 0 and 1, or no token.
+            ConfigurationError: it has other values than 0 and 1, or no token.
         """
         self.file = file
         self.lengths = np.zeros(file.rows, np.int64)
@@ -63,25 +63,25 @@ class Step:
 
     @property
     def tokens(self) -> int:
-        """The tokens of the step."""
+        """The number of tokens in the step."""
         return int(self.lengths.sum())
 
     def _mask(self, start: int, stop: int) -> Array:
         if "mask" not in self.file:
             return np.ones((stop - start, self.file.width), np.bool_)
-        found = self.file.read("mask", start, stop)
-        wrong = (found != 0) & (found != 1)
+        values = self.file.read("mask", start, stop)
+        wrong = (values != 0) & (values != 1)
         if wrong.any():
             row, slot = np.argwhere(wrong)[0]
             raise ConfigurationError(
-                f"{self.file.path}: tensor `mask` is {found[row, slot]} at [{start + row}, {slot}], must be 0 or 1 everywhere"
+                f"{self.file.path}: tensor `mask` is {values[row, slot]} at [{start + row}, {slot}], must be 0 or 1 everywhere"
             )
-        return np.asarray(found, np.bool_)
+        return np.asarray(values, np.bool_)
 
     def pieces(self, start: int = 0, stop: int | None = None, *, at_once: int = AT_ONCE) -> Iterator[Piece]:
-        """Yield rows in pieces of at most `at_once` slots, or of one row."""
+        """Yield pieces of at most `at_once` slots, or of one row."""
         end = self.file.rows if stop is None else stop
-        most = max(1, min(at_once, READ_AT_ONCE // self.file.width))  # rows: they are read in their whole width
+        most = max(1, min(at_once, READ_AT_ONCE // self.file.width))  # rows, which are read in full width
         while start < end:
             widths = np.maximum.accumulate(self._ends[start : min(end, start + most)])
             fits = max(1, int(np.count_nonzero(widths * np.arange(1, len(widths) + 1) <= at_once)))
@@ -90,40 +90,40 @@ class Step:
 
     @property
     def slots_read(self) -> int:
-        """The slots of all rows, cut behind the last token of the longest."""
+        """The slots of all rows, truncated after the last token of the longest."""
         return self.file.rows * max(1, int(self._ends.max()))
 
     def piece(self, start: int, stop: int, *, cut: bool = True) -> Piece:
-        """Return some rows, cut behind their last token (one slot stays) or in their whole width."""
+        """Return some rows, truncated after their last token (at least one slot stays) or in full width."""
         width = max(1, int(self._ends[start:stop].max())) if cut else self.file.width
         return Piece(start, stop, self._mask(start, stop)[:, :width])
 
     def slots(self, name: str, piece: Piece) -> Array:
-        """Return an array of the piece's rows: (rows, slots), or (rows,) where rows have one number.
+        """Return an array of the piece's rows: (rows, slots), or (rows,) if rows have one number.
 
         Raises:
-            ConfigurationError: it is not finite where a token stands.
+            ConfigurationError: a token's value is not finite.
         """
-        found = self.file.read(name, piece.start, piece.stop)
-        found = found[:, : piece.mask.shape[1]] if found.ndim == 2 else found
-        counted = piece.mask if found.ndim == 2 else piece.mask.any(axis=1)
-        wrong = counted & (np.isinf(found) if name in MAY_BE_NAN else ~np.isfinite(found))
+        values = self.file.read(name, piece.start, piece.stop)
+        values = values[:, : piece.mask.shape[1]] if values.ndim == 2 else values
+        counted = piece.mask if values.ndim == 2 else piece.mask.any(axis=1)
+        wrong = counted & (np.isinf(values) if name in MAY_BE_NAN else ~np.isfinite(values))
         if wrong.any():
             first = [int(i) for i in np.argwhere(wrong)[0]]
-            place = [piece.start + first[0], *first[1:]]
+            index = [piece.start + first[0], *first[1:]]
             raise ConfigurationError(
-                f"{self.file.path}: tensor `{name}` is {found[tuple(first)]} at {place}, where a token stands: record a finite "
+                f"{self.file.path}: tensor `{name}` is {values[tuple(first)]} at {index}, where a token stands: record a finite "
                 "number there, or set `mask` to 0"
             )
-        return found
+        return values
 
-    def given(self, names: Sequence[str], piece: Piece) -> dict[str, Any]:
-        """Return those arrays that the file has, and None for the others."""
+    def arrays(self, names: Sequence[str], piece: Piece) -> dict[str, Any]:
+        """Return the named arrays, None for those that the file lacks."""
         return {name: self.slots(name, piece) if name in self.file else None for name in names}
 
     @cached_property
     def group_size(self) -> int | None:
-        """The rows of each prompt, where all have equally many that stand together."""
+        """The number of rows of each prompt if it is constant and they are contiguous, else None."""
         if "groups" not in self.file:
             size = self.file.settings.get("group_size")
             return None if size is None else int(size)
@@ -135,7 +135,7 @@ class Step:
 
     @cached_property
     def groups(self) -> Array | None:
-        """(P, G) rows of each prompt; −1 fills up prompts with fewer rows."""
+        """(P, G) row indices of each prompt, padded with −1."""
         if self.group_size is not None:
             return np.arange(self.file.rows).reshape(-1, self.group_size)
         if "groups" not in self.file:
@@ -143,12 +143,12 @@ class Step:
         _, where, sizes = np.unique(self.file.read("groups"), return_inverse=True, return_counts=True)
         order = np.argsort(where, kind="stable")
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-        place = np.arange(len(order)) - np.repeat(starts, sizes)
+        position = np.arange(len(order)) - np.repeat(starts, sizes)
         if len(sizes) * int(sizes.max()) > 64 * len(order) + (1 << 20):
             raise ConfigurationError(
                 f"{self.file.path}: tensor `groups` has {len(sizes)} prompts of up to {sizes.max()} rows: record prompts of "
                 "similar sizes"
             )
-        found = np.full((len(sizes), int(sizes.max())), -1)
-        found[np.repeat(np.arange(len(sizes)), sizes), place] = order
-        return found
+        rows = np.full((len(sizes), int(sizes.max())), -1)
+        rows[np.repeat(np.arange(len(sizes)), sizes), position] = order
+        return rows

@@ -11,27 +11,27 @@ from pathlib import Path
 
 from gates.errors import unwritable
 
-LINKLESS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)  # of a file system without hard links
+LINKLESS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK)  # errors of file systems without hard links
 
 
 def write_whole(path: Path, text: str | bytes | Iterable[str]) -> None:
-    """Replace a file's content, given whole or in pieces, in one step that survives a kill at any moment."""
+    """Replace a file's content in one step that survives a kill at any moment."""
     _write(path, text, Path.replace)
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a new file in one step; one that exists is an error."""
+    """Write a new file in one step; an existing file is an error."""
 
-    def link(made: Path, target: Path) -> None:
+    def link(temporary: Path, target: Path) -> None:
         try:
-            target.hardlink_to(made)
+            target.hardlink_to(temporary)
         except OSError as error:
             if error.errno not in LINKLESS:
                 raise
             target.touch(exist_ok=False)
-            made.replace(target)
+            temporary.replace(target)
         else:
-            made.unlink()
+            temporary.unlink()
 
     _write(path, text, link)
 

@@ -115,24 +115,24 @@ def read_conformance(path: Path) -> ConformanceResults:
     Raises:
         ConfigurationError: a line is no record of it; the message names the line.
     """
-    found: ConformanceResults | None = None
+    results: ConformanceResults | None = None
     for number, line in whole_lines(path):
         try:
             record = LINE.validate_json(line)
         except ValidationError as error:
             raise ConfigurationError(f"{path}:{number} is no conformance record: {error.errors()[0]['msg']}") from None
         if isinstance(record, ConformanceHeader):
-            if found is not None:
+            if results is not None:
                 raise ConfigurationError(f"{path}:{number} is a second header; one file holds one library")
-            found = ConformanceResults(record)
-        elif found is None:
+            results = ConformanceResults(record)
+        elif results is None:
             raise ConfigurationError(f"{path}:1 must be a conformance-header, is a {record.record}")
         elif isinstance(record, GradeRecord):
-            found.grades.append(record)
+            results.grades.append(record)
         elif isinstance(record, CoverageRecord):
-            found.coverage.append(record)
+            results.coverage.append(record)
         else:
-            found.findings.append(record)
-    if found is None:
+            results.findings.append(record)
+    if results is None:
         raise ConfigurationError(f"{path} has no complete line; it must start with a conformance-header")
-    return found
+    return results

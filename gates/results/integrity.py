@@ -11,10 +11,10 @@ from gates.model import GRADES, STATUSES, ConfigurationError, Grade, Relation, S
 from gates.results.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
 
 Key = tuple[str, str, str, int, str | None]
-HELD_BY: tuple[Status, ...] = (*GRADES, "waived")  # what shows that something was measured
+HELD_BY: tuple[Status, ...] = (*GRADES, "waived")  # statuses of cases that were measured
 RELATIONS: Mapping[Relation, Callable[[float, float], bool]] = {
     "<=": op.le, "<": op.lt, ">=": op.ge, ">": op.gt, "==": op.eq,
-    "!=": lambda a, b: a < b or a > b,  # not of NaN
+    "!=": lambda a, b: a < b or a > b,  # false for NaN
 }  # fmt: skip
 
 
@@ -27,51 +27,53 @@ class Integrity:
         self._counts: Counter[str] = Counter()
         self._ended = ""
 
-    def see(self, record: Record, place: str) -> None:
+    def see(self, record: Record, location: str) -> None:
         """Raise a ConfigurationError if this line cannot follow the ones before."""
         if isinstance(record, HeaderRecord):
-            raise ConfigurationError(f"{place} is a second header; one file holds one run")
+            raise ConfigurationError(f"{location} is a second header; one file holds one run")
         if self._ended:
-            raise ConfigurationError(f"{place} follows the summary in {self._ended}; a run writes that last")
+            raise ConfigurationError(f"{location} follows the summary in {self._ended}; a run writes that last")
         if isinstance(record, VerdictRecord | SummaryRecord) and not 0.0 <= record.seconds < inf:
-            raise ConfigurationError(f"{place} took {record.seconds:g} s, which is no time")
+            raise ConfigurationError(f"{location} took {record.seconds:g} s, which is no time")
         if isinstance(record, VerdictRecord):
-            self._verdict(record, place)
+            self._verdict(record, location)
         if isinstance(record, SummaryRecord):
-            self._summary(record, place)
-            self._ended = place
+            self._summary(record, location)
+            self._ended = location
 
-    def _verdict(self, record: VerdictRecord, place: str) -> None:
+    def _verdict(self, record: VerdictRecord, location: str) -> None:
         key = (record.gate, record.subject, record.case, record.seed, record.mutant)
         if key in self._judged:
             raise ConfigurationError(
-                f"{place} judges {record.subject} · {record.gate} · {record.case} again, after {self._judged[key]}"
+                f"{location} judges {record.subject} · {record.gate} · {record.case} again, after {self._judged[key]}"
             )
-        self._judged[key] = place
+        self._judged[key] = location
         self._counts[record.status] += 1
         if len(self._judged) > self._header.planned:
-            raise ConfigurationError(f"{place} is a verdict more than the {self._header.planned} of the header's plan")
+            raise ConfigurationError(
+                f"{location} is a verdict more than the {self._header.planned} of the header's plan"
+            )
         for item in record.evidence:
             if item.holds is not holds(item.observed, item.relation, item.limit):
                 raise ConfigurationError(
-                    f"{place} says of {item.quantity} that {item.observed:g} {item.relation} {item.limit:g} "
+                    f"{location} says of {item.quantity} that {item.observed:g} {item.relation} {item.limit:g} "
                     f"{'holds' if item.holds else 'does not hold'}; the numbers say otherwise"
                 )
 
-    def _summary(self, record: SummaryRecord, place: str) -> None:
+    def _summary(self, record: SummaryRecord, location: str) -> None:
         if self._header.verb != "check":  # a proof's summary counts the unmutated baseline only
             return
         if len(self._judged) != self._header.planned:
             raise ConfigurationError(
-                f"{place} ends a run of {self._header.planned} verdicts after {len(self._judged)} of them"
+                f"{location} ends a run of {self._header.planned} verdicts after {len(self._judged)} of them"
             )
         for status in STATUSES:
             claimed, counted = record.counts.get(status, 0), self._counts[status]
             if claimed != counted:
-                raise ConfigurationError(f"{place} counts {claimed} {status}, the lines before it have {counted}")
+                raise ConfigurationError(f"{location} counts {claimed} {status}, the lines before it have {counted}")
         if record.exit_code not in (legal := _exit_codes(record, self._header.fail_on)):
             raise ConfigurationError(
-                f"{place} says exit code {record.exit_code}; after these verdicts and problems it is "
+                f"{location} says exit code {record.exit_code}; after these verdicts and problems it is "
                 f"{' or '.join(map(str, legal))}"
             )
 
@@ -86,5 +88,5 @@ def _exit_codes(record: SummaryRecord, fail_on: Grade) -> tuple[int, ...]:
 
 
 def holds(a: float, relation: Relation, b: float) -> bool:
-    """Return the same as `Evidence.holds`, without making an Evidence for each of a million numbers."""
+    """Return `Evidence.holds` without the cost of an Evidence object for each of a million numbers."""
     return RELATIONS[relation](a, b)

@@ -1,4 +1,4 @@
-"""Write and read results files: append-only JSONL, one write per line, readable wherever a run was killed."""
+"""Write and read results files: append-only JSONL, one write per line, readable after a kill at any moment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from gates.results.records import (
     VerdictRecord,
 )
 
-CHUNK = 1 << 16  # bytes that are searched at once for the last newline
+CHUNK = 1 << 16  # bytes searched at once for the last newline
 
 
 def as_line(record: Record) -> str:
@@ -61,8 +61,8 @@ class Writer:
                 raise unwritable(f"results to {path}", error, "choose a folder for results with --out") from None
             if scarce(error):
                 raise FaultError(sentence(f"cannot resume {path}", error)) from None
-            words = f"cannot resume {path}: {error.strerror}; name the file of an interrupted run"
-            raise ConfigurationError(words) from None
+            message = f"cannot resume {path}: {error.strerror}; name the file of an interrupted run"
+            raise ConfigurationError(message) from None
         try:
             self._own()
         except BaseException:
@@ -78,14 +78,14 @@ class Writer:
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
             raise ConfigurationError(f"cannot write results to {self.path}: is no regular file")
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when this process ends, however it does
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released whenever this process ends
         except BlockingIOError:
             raise ConfigurationError(f"{self.path}: another process is writing to it; wait for its end") from None
         except OSError:  # a file system without locks
             return
 
     def cut(self) -> None:
-        """Cut off the part of a line after the last newline, which a kill leaves."""
+        """Remove an incomplete last line, which a kill leaves."""
         end = os.fstat(self._fd).st_size
         while end:
             start = max(0, end - CHUNK)
@@ -100,12 +100,11 @@ class Writer:
         """Append one line in one write.
 
         Raises:
-            FaultError: the line cannot be written whole; the file then ends with the one before it, and one without a line
-                is removed.
+            FaultError: the line cannot be written; the file then ends with the line before it, and an empty file is removed.
         """
         data = as_line(record).encode()
         try:
-            if os.fstat(self._fd).st_nlink == 0:  # what is written to a removed file is lost without an error
+            if os.fstat(self._fd).st_nlink == 0:  # writes to a removed file succeed and are lost
                 raise FaultError(
                     f"cannot write results to {self.path}: it was removed while the run wrote to it; begin the run again"
                 )
@@ -131,7 +130,7 @@ class Writer:
 def compress(path: Path) -> Path:
     """Replace a complete results file by its gzip form, which readers accept as well, and return its path.
 
-    A recorded run is text that repeats itself: 20 MB become 1 MB. The same lines give the same bytes.
+    A recorded run shrinks from 20 MB to 1 MB. The same lines give the same bytes.
     """
     packed = path.with_name(f"{path.name}.gz")
     write_whole(packed, gzip.compress(path.read_bytes(), mtime=0))
@@ -207,20 +206,20 @@ def records(path: Path) -> Iterator[Record]:
 
 
 def records_and_lines(path: Path) -> Iterator[tuple[Record, bytes]]:
-    """Yield the records of a results file, each with its line as it is recorded, of an old format as it would be today."""
-    found = read_lines.first_object(path)
-    old = found.get("format") == old_format.FORMAT
-    if found.get("record") == "header" and found.get("format") != FORMAT and not old:
+    """Yield the records of a results file with their lines; lines of an old format are converted."""
+    header = read_lines.first_object(path)
+    old = header.get("format") == old_format.FORMAT
+    if header.get("record") == "header" and header.get("format") != FORMAT and not old:
         raise ConfigurationError(
-            f"{path} is of format {str(found.get('format'))[:20]}, this version reads format {FORMAT}; "
+            f"{path} is of format {str(header.get('format'))[:20]}, this version reads format {FORMAT}; "
             "read it with the version of Gates that wrote it"
         )
     integrity: Integrity | None = None
     for number, line in read_lines.whole_lines(path):
-        place = f"{path}:{number}"
-        record = _record(old_format.translated(line) if old else line, place)
+        location = f"{path}:{number}"
+        record = _record(old_format.translated(line) if old else line, location)
         if integrity is not None:
-            integrity.see(record, place)
+            integrity.see(record, location)
         elif isinstance(record, HeaderRecord):
             integrity = Integrity(record)
         else:
@@ -230,21 +229,21 @@ def records_and_lines(path: Path) -> Iterator[tuple[Record, bytes]]:
         raise ConfigurationError(f"{path} has no complete line; it must start with a header")
 
 
-def _record(line: bytes, place: str) -> Record:
+def _record(line: bytes, location: str) -> Record:
     try:
         record = RECORD.validate_json(line)
     except ValidationError as error:
         first = error.errors()[0]
         part = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(
-            f"{place} is no record of Gates: {first['msg'][:200]} ({part[:200] or 'line'})"
+            f"{location} is no record of Gates: {first['msg'][:200]} ({part[:200] or 'line'})"
         ) from None
     if problem := read_lines.strict(line):
-        raise ConfigurationError(f"{place} is no record of Gates: {problem}")
+        raise ConfigurationError(f"{location} is no record of Gates: {problem}")
     return record
 
 
-LISTS = {  # where records of each type are kept
+LISTS = {  # the attribute of `Results` for each type of record
     VerdictRecord: "verdicts",
     SubjectRecord: "subjects",
     ModelRecord: "models",

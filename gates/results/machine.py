@@ -28,13 +28,13 @@ NOTED_FEATURES = (
 
 
 def cpu() -> tuple[str, list[str]]:
-    """Return the processor's name and those of its features that kernels use."""
+    """Return the processor's name and the features that kernels use."""
     fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             key, _, value = line.partition(":")
             fields.setdefault(key.strip(), value.strip())
-    except OSError:  # not Linux; on macOS sysctl has the name
+    except OSError:  # not Linux; sysctl has the name on macOS
         return _output("sysctl", "-n", "machdep.cpu.brand_string") or platform.processor() or platform.machine(), []
     flags = set((fields.get("flags") or fields.get("Features") or "").split())
     return fields.get("model name") or platform.machine(), [name for name in NOTED_FEATURES if name in flags]
@@ -48,10 +48,10 @@ def cores() -> int:
 
 
 def blas() -> str:
-    """Return the BLAS of the judge's process; subjects may have another."""
+    """Return the BLAS of the judge's process, which need not be a subject's."""
     config: Any = np.show_config(mode="dicts")
-    found = config.get("Build Dependencies", {}).get("blas", {})
-    return f"{found.get('name', 'unknown')} {found.get('version', '')}".strip()
+    build = config.get("Build Dependencies", {}).get("blas", {})
+    return f"{build.get('name', 'unknown')} {build.get('version', '')}".strip()
 
 
 @cache

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 FORMAT = 1
-DEFINITIONS = "1.1"  # by which those files were judged
+DEFINITIONS = "1.1"  # version of the definitions in those files
 STATUS = {"pass": "correct", "fail": "wrong"}
 
 
 def translated(line: bytes) -> bytes:
-    """Return a line of format 1 as one of today; what is no such line stays as it is, for its reader to refuse."""
+    """Convert a format-1 line; leave any other line unchanged."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -22,12 +22,12 @@ def translated(line: bytes) -> bytes:
         case {"record": "verdict", "status": str()}:
             _verdict(record)
         case {"record": "calibration", "false_positives": list()}:
-            for found in record["false_positives"]:
-                found["status"] = STATUS.get(found["status"], found["status"])
+            for false_positive in record["false_positives"]:
+                false_positive["status"] = STATUS.get(false_positive["status"], false_positive["status"])
         case {"record": "summary", "counts": dict()}:
             record["counts"] = {STATUS.get(name, name): count for name, count in record["counts"].items()}
             if record["exit_code"] == 1 and not (record["problems"] or record["counts"].get("wrong")):
-                record["exit_code"] = 4  # an error of ours was a 1
+                record["exit_code"] = 4  # format 1 used exit code 1 for faults of Gates
         case _:
             return line
     return json.dumps(record).encode()
@@ -35,6 +35,6 @@ def translated(line: bytes) -> bytes:
 
 def _verdict(record: dict[str, Any]) -> None:
     record["status"] = STATUS.get(record["status"], record["status"])
-    record |= {"op": "", "level": "definition"}  # reports find the op of a gate that they know
+    record |= {"op": "", "level": "definition"}  # reports look up the op of a known gate
     if isinstance(record.get("waived"), dict):
         record["waived"]["status"] = STATUS.get(record["waived"]["status"], record["waived"]["status"])

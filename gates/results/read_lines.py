@@ -16,7 +16,7 @@ LINE_LIMIT = 16 << 20  # bytes: a hundred times the longest line of a run
 
 
 def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the bytes of each complete line, with `torn` also of what follows the last newline.
+    """Yield number and bytes of each complete line, and with `torn` of an incomplete last line.
 
     A file whose name ends in `.gz` is decompressed as it is read.
     """
@@ -38,19 +38,19 @@ def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]
 
 
 def first_object(path: Path) -> dict[str, Any]:
-    """Return the JSON object in the first line, or an empty one; the reader of the whole file reports what is wrong."""
+    """Return the JSON object in the first line, or an empty one; errors are left to the reader of the whole file."""
     try:
         _, line = next(whole_lines(path))
-        found = json.loads(line)
+        document = json.loads(line)
     except (StopIteration, ConfigurationError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def strict(line: bytes) -> str:
-    """Return the error of a line with NaN or Infinity as a number, which is not JSON; or nothing.
+    """Return an error if the line has NaN or Infinity as a number, which is not JSON; else "".
 
-    In a text they are legal, so where one occurs the parser decides.
+    Both are legal in strings, so a line with either is parsed.
     """
     if (b"N" not in line or b"NaN" not in line) and (b"I" not in line or b"Infinity" not in line):  # one byte is quick
         return ""

@@ -25,8 +25,8 @@ from pydantic_core import CoreSchema, core_schema
 from gates.model import Grade, Level, Relation, Role, Status, Verdict
 
 FORMAT = 2
-MOST_SEEDS = 1_000_000  # of one case; a calibration judges a thousand
-MOST_SHARDS = 10_000  # above any CI matrix, below a typing mistake
+MOST_SEEDS = 1_000_000  # seeds of one case; a calibration judges a thousand
+MOST_SHARDS = 10_000  # above any CI matrix, below a typo
 
 
 def _from_number(value: float) -> float | str:
@@ -34,7 +34,7 @@ def _from_number(value: float) -> float | str:
 
 
 def _number_schema(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Return the schema of a number or the text of one; tried in this order, a million numbers cost no call of Python."""
+    """Return the schema of a number or its text; in this order a million numbers need no Python call."""
     texts = core_schema.no_info_after_validator_function(float, core_schema.literal_schema(["nan", "inf", "-inf"]))
     return core_schema.union_schema([handler(source), texts], mode="left_to_right")
 
@@ -50,7 +50,7 @@ Repeated = Annotated[str, AfterValidator(sys.intern)]
 """A string that most lines repeat; interned, a large file takes half the memory."""
 
 
-# a NaN outside `Number`, as in a model's spec, is written as text too, since JSON has no such number
+# NaN outside `Number`, as in a model's spec, is written as text too, since JSON has no NaN
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=True, ser_json_inf_nan="strings")
 
 
@@ -176,8 +176,7 @@ class ModelRecord(StrictRecord):
     hash: str
 
 
-# A large run has a million of these: as a model, with a dictionary and a set of its fields each, they take three times
-# the memory.
+# A large run has a million of these; as pydantic models, each with a dictionary and a set, they take three times the memory.
 @dataclass(frozen=True, slots=True, config=STRICT)
 class EvidenceRecord:
     """One measured number with its limit."""
@@ -190,7 +189,7 @@ class EvidenceRecord:
     where: str
     role: Role
     holds: bool
-    level: Level = "definition"  # a file of speeds has no levels
+    level: Level = "definition"  # a speed file has no levels
 
 
 class VerdictRecord(StrictRecord):
@@ -304,16 +303,16 @@ def seeds_of(text: str) -> set[int]:
     """Return the seeds of ranges.
 
     Raises:
-        ValueError: a range ends before it begins, or has more seeds than anybody judges, which would fill the memory.
+        ValueError: a range is reversed, or the text has more than `MOST_SEEDS` seeds.
     """
-    found: set[int] = set()
+    result: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")
         seeds = range(int(first), int(last or first) + 1)
-        if not seeds or len(seeds) + len(found) > MOST_SEEDS:
+        if not seeds or len(seeds) + len(result) > MOST_SEEDS:
             raise ValueError(f"{part} must be one to {MOST_SEEDS} seeds in order, such as 0-99")
-        found.update(seeds)
-    return found
+        result.update(seeds)
+    return result
 
 
 def _as_written(text: str) -> str:

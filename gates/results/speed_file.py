@@ -22,7 +22,7 @@ from gates.results.speed_records import (
 )
 
 KIND = "speed-header"
-#: Up to this many bytes a job stays within one core's second-level cache: the roofline is that of one thread.
+#: Jobs up to this many bytes fit into one core's second-level cache and have the roofline of one thread.
 ONE_THREAD = 1 << 20
 LEVELS = (("l1", 48 << 10), ("l2", ONE_THREAD), ("l3", 32 << 20))
 
@@ -50,7 +50,7 @@ class SpeedResults:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The least time that a row can take on this machine, and what sets it."""
+    """The least time of a row on this machine, and the limiting resource."""
 
     microseconds: float
     limited_by: str
@@ -74,44 +74,44 @@ def read_speed(path: Path) -> SpeedResults:
             f"{path} is of format {str(first.get('format'))[:20]}, this version reads format {SPEED_FORMAT}; "
             "read it with the version of Gates that wrote it"
         )
-    found: SpeedResults | None = None
+    results: SpeedResults | None = None
     for number, line in whole_lines(path):
         try:
             record = SPEED_LINE.validate_json(line)
         except ValidationError as error:
             raise ConfigurationError(f"{path}:{number} is no speed record: {error.errors()[0]['msg']}") from None
-        if found is None:
+        if results is None:
             if not isinstance(record, SpeedHeader):
                 raise ConfigurationError(f"{path}:1 must be a speed-header, is a {record.record}")
-            found = SpeedResults(path, record)
+            results = SpeedResults(path, record)
         else:
-            _add(found, record, f"{path}:{number}")
-    if found is None:
+            _add(results, record, f"{path}:{number}")
+    if results is None:
         raise ConfigurationError(f"{path} has no complete line; it must start with a speed-header")
-    return found
+    return results
 
 
-def _add(found: SpeedResults, record: SpeedLine, place: str) -> None:
+def _add(results: SpeedResults, record: SpeedLine, location: str) -> None:
     match record:
         case RooflineRecord():
-            found.rooflines.append(record)
+            results.rooflines.append(record)
         case SpeedRecord():
-            found.rows.append(record)
+            results.rows.append(record)
         case TrainerRecord():
-            found.trainers.append(record)
+            results.trainers.append(record)
         case ComparisonRecord():
-            found.comparisons.append(record)
+            results.comparisons.append(record)
         case SpeedSummary():
-            found.summary = record
+            results.summary = record
         case SpeedHeader():
-            raise ConfigurationError(f"{place} is a second header; one file holds one run")
+            raise ConfigurationError(f"{location} is a second header; one file holds one run")
 
 
 def bound(row: SpeedRecord, rooflines: list[RooflineRecord]) -> Bound | None:
-    """Return the roofline of a row: the longer of moving its bytes and doing its operations, at the best rate measured.
+    """Return the roofline of a row: the time to move its bytes or to do its operations, whichever is longer.
 
-    As much as is written is taken to be copied, the rest to be read (or written) at the rate of reading. A job that
-    fits into one core's second-level cache is held against one thread, a larger one against all.
+    Written bytes count at the rate of a copy, the others at the rate of reading. A job that fits into one core's second-level
+    cache is compared with the rates of one thread, a larger one with those of all threads.
     """
     size = row.reads + row.writes
     if not size or not rooflines:

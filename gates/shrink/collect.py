@@ -1,4 +1,4 @@
-"""Collect the failures of a run; afterwards shrink the first few and keep the inputs of the others as drawn."""
+"""Collect the failures of a run; shrink the first few at its end and keep the inputs of the others as drawn."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Kept:
     """A failure of a run and its counterexample; `reason` says why it was not shrunk."""
 
     verdict: Verdict
-    found: Counterexample | None
+    counterexample: Counterexample | None
     path: Path | None
     reason: str = ""
-    tried: bool = True  # false: MOST failures came before it
+    tried: bool = True  # false: skipped after MOST failures
 
 
 @dataclass(slots=True)
 class Shrinker:
-    """Shrinks the failures of a run: for each gate and subject the first in the plan."""
+    """Shrinks the first failure of each gate and subject, in the order of the plan."""
 
     cases: list[PlannedCase]
     options: Options
@@ -54,7 +54,7 @@ class Shrinker:
                 self.failures[verdict.gate, verdict.subject] = verdict
 
     def run(self, progress: Progress | None = None) -> Iterable[Kept]:
-        """Yield each failure with its file; after Ctrl-C the rest is kept as drawn."""
+        """Yield each failure with its file; after Ctrl-C the inputs of the rest are kept as drawn."""
         progress = progress or Progress()
         tried = 0
         for verdict in self._in_turn():
@@ -70,7 +70,7 @@ class Shrinker:
                 yield self._small(verdict, progress)
 
     def _in_turn(self) -> list[Verdict]:
-        """Return the failures in the order of the plan, but one of each subject and op before the second of any."""
+        """Return the failures in the order of the plan, the first of every subject and op before any second one."""
         before: Counter[tuple[str, str]] = Counter()
         turns: dict[str, int] = {}
         ordered = sorted(self.failures.values(), key=self._place)
@@ -83,26 +83,26 @@ class Shrinker:
         planned = self.cases[self._place(verdict)]
         progress.start(verdict.where)
         try:
-            found = shrink_case(
+            counterexample = shrink_case(
                 planned, self.options, self.subjects, budget_s=self.budget_s, tool=self.tool, progress=progress
             )
         except CannotShrinkError as error:
             return self._as_drawn(verdict, str(error))
         except Exception as error:  # noqa: BLE001  a failing search must not fail the run
             return self._as_drawn(verdict, f"the search raised {type(error).__name__}: {error}")
-        return self._kept(verdict, found, "")
+        return self._kept(verdict, counterexample, "")
 
     def _as_drawn(self, verdict: Verdict, reason: str) -> Kept:
-        found = as_drawn(self.cases[self._place(verdict)], verdict, self.options, self.tool)
-        return self._kept(verdict, found, reason)
+        counterexample = as_drawn(self.cases[self._place(verdict)], verdict, self.options, self.tool)
+        return self._kept(verdict, counterexample, reason)
 
-    def _kept(self, verdict: Verdict, found: Counterexample, reason: str) -> Kept:
+    def _kept(self, verdict: Verdict, counterexample: Counterexample, reason: str) -> Kept:
         path = self.folder / f"{_plain(verdict.gate)}-{_plain(verdict.subject)}.safetensors"
         try:
-            write(path, found)
+            write(path, counterexample)
         except ValueError as error:  # the format does not hold this type of input
             return Kept(verdict, None, None, f"{reason}; {error}" if reason else str(error))
-        return Kept(verdict, found, path, reason)
+        return Kept(verdict, counterexample, path, reason)
 
     def _place(self, verdict: Verdict) -> int:
         return self.order[verdict.gate, verdict.subject, verdict.case]

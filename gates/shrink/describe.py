@@ -1,4 +1,4 @@
-"""Describe a failure on few numbers: its place, what was found and expected, and the inputs at that place."""
+"""Describe a failure on few numbers: location, values observed and expected, and the inputs at that location."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gates.shrink import rollout_cut
 from gates.shrink.flatten import RECIPE, flat, last, models
 from gates.shrink.places import against_definition, named
 from gates.shrink.probe import Answer
-from gates.shrink.remarks import Place, remarks
+from gates.shrink.remarks import Index, remarks
 from gates.shrink.simplify import DEFAULTS
 
 PLACE = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.run.compare.worst
-FEW = 12  # numbers up to which an array is shown whole
+FEW = 12  # size up to which an array is shown in full
 
 
 def describe(
     answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None
 ) -> str:
     """Return one sentence about the first failing claim or the exception, and the cut of rollouts."""
-    if cut:  # the amounts of the case would contradict it
+    if cut:  # the case's own amounts would contradict the cut
         inputs = {name: value for name, value in inputs.items() if name not in rollout_cut.IN_CUT}
     return "; ".join(part for part in (_failure(answer, ops, inputs), rollout_cut.words(cut or {})) if part)
 
@@ -33,49 +33,51 @@ def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> 
     if answer.failing is None:
         return f"{answer.reason}; inputs: {_shown(inputs)}{_after(inputs, None)}"
     claim, plain = answer.failing, _plain(inputs)
-    found = PLACE.search(claim.where)
+    match = PLACE.search(claim.where)
     shape = _shape(answer, claim)
-    if found is not None and shape:
-        place = tuple(int(i) for i in found[1].split(","))
-        there = ", ".join(f"{name} {value}" for name, value in _there(plain, place, shape))
-        words = f"{claim.quantity}: {named(ops, plain, place, shape)}: got {found[2]}, want {found[3]}"
-        return f"{words}{f'; inputs there: {there}' if there else ''}{_after(plain, place)}"
-    if "got " not in claim.where or found is not None:
-        for name, place, whole, numbers, given in against_definition(answer, ops):
-            where = f"{name}: {named(ops, given, place, whole)}" if place else name
-            return f"{claim.sentence()}; {where}: {numbers}; inputs: {_shown(inputs)}{_after(given, place or None)}"
+    if match is not None and shape:
+        index = tuple(int(i) for i in match[1].split(","))
+        values = ", ".join(f"{name} {value}" for name, value in _there(plain, index, shape))
+        sentence = f"{claim.quantity}: {named(ops, plain, index, shape)}: got {match[2]}, want {match[3]}"
+        return f"{sentence}{f'; inputs there: {values}' if values else ''}{_after(plain, index)}"
+    if "got " not in claim.where or match is not None:
+        for name, index, whole, numbers, call_inputs in against_definition(answer, ops):
+            where = f"{name}: {named(ops, call_inputs, index, whole)}" if index else name
+            return (
+                f"{claim.sentence()}; {where}: {numbers}; inputs: {_shown(inputs)}{_after(call_inputs, index or None)}"
+            )
     return f"{claim.sentence()}; inputs: {_shown(inputs)}{_after(plain, None)}"
 
 
 def _shape(answer: Answer, claim: Evidence) -> tuple[int, ...]:
-    """Return the shape of the compared array if an output has it: then its places are places of the inputs too."""
+    """Return the shape of the compared array if an output has it, so that its indices are indices of the inputs."""
     outputs = {np.shape(v) for call in answer.calls for v in call.outcome.value.values() if isinstance(v, np.ndarray)}
     shapes = [np.shape(c.got) for c in answer.comparisons if c.evidence is claim]
     return next((shape for shape in shapes if shape in outputs), ())
 
 
 def _plain(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the inputs of one call; of the first where a gate compares two calls."""
+    """Return the inputs of the call, or of the first if the gate compares two calls."""
     for value in inputs.values():
         if isinstance(value, dict) and any(isinstance(item, np.ndarray) for item in value.values()):
             return value
     return inputs
 
 
-def _there(inputs: Mapping[str, Any], place: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+def _there(inputs: Mapping[str, Any], index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     for name, value in inputs.items():
         if isinstance(value, np.ndarray) and value.ndim and value.shape == shape[: value.ndim]:
-            yield name, _number(value[place[: value.ndim]])
+            yield name, _number(value[index[: value.ndim]])
 
 
-def _after(inputs: Mapping[str, Any], place: Place) -> str:
-    return "".join(f"; {text}" for text in remarks(inputs, place))
+def _after(inputs: Mapping[str, Any], index: Index) -> str:
+    return "".join(f"; {text}" for text in remarks(inputs, index))
 
 
 def _shown(inputs: Mapping[str, Any]) -> str:
-    """Return the inputs in words, without what is None, at its default, or equal in both calls."""
+    """Return the inputs as text, without those that are None, at their default, or equal in both calls."""
     seen: dict[str, str] = {}
-    words = [f"{name} {_model(v.spec)}" for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model"]
+    parts = [f"{name} {_model(v.spec)}" for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model"]
     table = flat(inputs)
     hidden = models(table)
     for path, value in table.items():
@@ -89,8 +91,8 @@ def _shown(inputs: Mapping[str, Any]) -> str:
         ):
             continue
         seen.setdefault(name, text)
-        words.append(f"{path} {text}")
-    return ", ".join(words)
+        parts.append(f"{path} {text}")
+    return ", ".join(parts)
 
 
 def _model(spec: Mapping[str, Any]) -> str:

@@ -1,9 +1,9 @@
 """Turn a counterexample into a pytest file that fails while the bug exists and passes on a correct subject.
 
 If one claim compares one output of one call with its definition, and the arrays are small, the test needs only NumPy and
-the subject: it contains input, expected output and limit. Otherwise the test has Gates judge the file beside it.
+the subject: it contains input, expected output and limit. Otherwise the test has Gates judge a counterexample file in its folder.
 
-A test is committed and runs on other machines, so it names no path but those below the current folder, relative to its own.
+A test is committed and runs on other machines, so it only names relative paths below the current folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gates.shrink.moves import elements
 from gates.shrink.probe import Answer, Asker, Call
 from gates.worker.process import WorkerError
 
-INLINE = 200  # numbers that a test file may hold
+INLINE = 200  # most numbers in a test file
 
 PLAIN = '''"""{title}
 
@@ -100,28 +100,30 @@ def test_{name}():
 
 def emit(
     file: Path,
-    found: Counterexample,
+    counterexample: Counterexample,
     answer: Answer,
     subject: Subject,
     registry: Registry,
     out: Path | None,
     model: str | None = None,
 ) -> Path:
-    """Write the test, and beside it the counterexample if the test needs it; never replace a file."""
-    name = re.sub(r"\W+", "_", f"{found.gate}_{found.subject}").strip("_").lower()
+    """Write the test, and in its folder the counterexample if the test needs it; never replace a file."""
+    name = re.sub(r"\W+", "_", f"{counterexample.gate}_{counterexample.subject}").strip("_").lower()
     path = out or Path(f"test_{name}.py")
     if path.suffix != ".py" or not path.stem.isidentifier():
         raise ConfigurationError(f"--out {path}: pytest imports a test by its name; name it like test_bug.py")
     common = {
-        "title": _inert(f"{found.subject} fails {found.gate}."),
-        "words": _inert(found.words),
-        "case": found.case,
-        "seed": found.seed,
-        "size": _size(found),
+        "title": _inert(f"{counterexample.subject} fails {counterexample.gate}."),
+        "words": _inert(counterexample.words),
+        "case": counterexample.case,
+        "seed": counterexample.seed,
+        "size": _size(counterexample),
         "name": name,
     }
-    plain = _plain(found, answer, subject, registry)
-    entry = _relative(subject.entry, path) or subject.entry.name  # of another project's file a copy beside the test
+    plain = _plain(counterexample, answer, subject, registry)
+    entry = (
+        _relative(subject.entry, path) or subject.entry.name
+    )  # a file of another project must be copied beside the test
     if plain:
         text = PLAIN.format(**common, **plain, entry=entry)
     else:
@@ -129,7 +131,7 @@ def emit(
         shipped = subject.name in registry.subjects
         text = JUDGED.format(
             **common,
-            gate=found.gate,
+            gate=counterexample.gate,
             file=beside.name,
             subject=repr(subject.name) if shipped else _beside(entry),
             python=None if shipped or not subject.python else _beside(_relative(Path(subject.python), path)),
@@ -137,44 +139,44 @@ def emit(
         )
         if beside.resolve() != file.resolve():
             _new(beside)
-            write(beside, _portable(found, entry, model, path))
+            write(beside, _portable(counterexample, entry, model, path))
     _new(path)
     write_new(path, text)
     return path
 
 
 def _relative(file: Path, test: Path) -> str:
-    """Return a path as seen from the test's folder, or nothing if it is not below the current folder."""
-    whole = os.path.abspath(file)  # noqa: PTH100  not resolved: the interpreter of an environment is a link
-    if not Path(whole).is_relative_to(Path.cwd()):
+    """Return a path relative to the test's folder, or "" if it is not below the current folder."""
+    absolute = os.path.abspath(file)  # noqa: PTH100  not resolved: the interpreter of an environment is a link
+    if not Path(absolute).is_relative_to(Path.cwd()):
         return ""
-    return os.path.relpath(whole, test.resolve().parent)
+    return os.path.relpath(absolute, test.resolve().parent)
 
 
 def _beside(relative: str) -> str:
-    """Return the expression of a path beside the test, or None's where there is none to name."""
+    """Return the Python expression of a path relative to the test, or `None` for an empty path."""
     return f"str(Path(__file__).parent / {relative!r})" if relative else "None"
 
 
 def _model(model: str | None, test: Path) -> str:
-    """Return the expression of a model: a folder below the current one, or an id; None's of another folder."""
+    """Return the Python expression of a model: a folder below the current one, an id, or `None` for another folder."""
     if model is None:
         return "None"
     return _beside(_relative(Path(model), test)) if Path(model).is_dir() else repr(model)
 
 
-def _portable(found: Counterexample, entry: str, model: str | None, test: Path) -> Counterexample:
+def _portable(counterexample: Counterexample, entry: str, model: str | None, test: Path) -> Counterexample:
     """Return a counterexample without the paths of this machine."""
-    inputs = found.inputs
+    inputs = counterexample.inputs
     if model is not None and Path(model).is_dir():
         inputs = with_model(inputs, _relative(Path(model), test) or Path(model).name)
-    return replace(found, entry=entry, inputs=inputs)
+    return replace(counterexample, entry=entry, inputs=inputs)
 
 
-def _size(found: Counterexample) -> str:
-    if found.elements_after == found.elements_before and not found.finished:
+def _size(counterexample: Counterexample) -> str:
+    if counterexample.elements_after == counterexample.elements_before and not counterexample.finished:
         return "not shrunk"
-    return f"shrunk from {found.elements_before} to {found.elements_after} {found.unit}"
+    return f"shrunk from {counterexample.elements_before} to {counterexample.elements_after} {counterexample.unit}"
 
 
 def _new(path: Path) -> None:
@@ -182,16 +184,16 @@ def _new(path: Path) -> None:
         raise ConfigurationError(f"{path} exists; name another file with --out")
 
 
-def _inert(words: str) -> str:
+def _inert(text: str) -> str:
     """Return text that cannot end a docstring or escape anything in it."""
-    return words.replace("\\", "/").replace('"', "'")
+    return text.replace("\\", "/").replace('"', "'")
 
 
-def _plain(found: Counterexample, answer: Answer, subject: Subject, registry: Registry) -> dict[str, Any] | None:
-    """Return the values of a test without Gates, or None if there can be no such test."""
+def _plain(recorded: Counterexample, answer: Answer, subject: Subject, registry: Registry) -> dict[str, Any] | None:
+    """Return the template values of a test without Gates, or None if the test needs Gates."""
     if subject.python or subject.entry.suffix != ".py" or subject.settings or subject.preload:
         return None
-    if elements(found.inputs) > INLINE or answer.failing is None:
+    if elements(recorded.inputs) > INLINE or answer.failing is None:
         return None
     for comparison in answer.comparisons:
         if comparison.evidence is answer.failing:
@@ -203,11 +205,11 @@ def _plain(found: Counterexample, answer: Answer, subject: Subject, registry: Re
 
 
 def _output(call: Call, comparison: Comparison) -> str:
-    """Return the name of the output that equals the compared array; an empty text if none does."""
+    """Return the name of the output that equals the compared array, or ""."""
     if call.layout or call.outcome.kind != "value" or elements(call.inputs) > INLINE:
         return ""
     if any(isinstance(value, Recipe | dict) for value in call.inputs.values()):
-        return ""  # a model does not fit into a test
+        return ""  # a test cannot hold a model
     wanted = np.asarray(comparison.got, np.float64)
     for name, value in call.outcome.value.items():
         array = np.asarray(value)
@@ -217,7 +219,7 @@ def _output(call: Call, comparison: Comparison) -> str:
 
 
 def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -> bool:
-    """Return whether a shipped subject passes the test that would be written."""
+    """Return whether a shipped subject would pass the test."""
     for name in TRUSTED:
         asker = Asker(registry.subjects[name])
         try:

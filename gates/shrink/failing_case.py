@@ -22,11 +22,11 @@ from gates.shrink.probe import Answer, Asker
 from gates.worker.process import WorkerError
 
 BUDGET_S = 60.0  # seconds for each failure
-TRUSTED = ("numpy", "rlkernels", "reference")  # correct subjects; one that passes shows that a smaller input is legal
+TRUSTED = ("numpy", "rlkernels", "reference")  # correct subjects, which pass on legal inputs only
 CAUSES = frozenset(("bound", "control", "shape", "value", "raised", "crashed"))
-#: Gates with claims about a distribution, a share of time or many steps. With fewer draws or steps subjects, correct ones
-#: included, fail them by chance, so the preconditions must hold on every smaller input. Claims of these gates with an exact
-#: limit, such as draws of probability 0, do not depend on chance.
+#: Gates with claims about a distribution, a share of time or many steps. With fewer draws or steps even correct subjects
+#: fail by chance, so the preconditions must hold on every smaller input. Claims with an exact limit, such as draws of
+#: probability 0, do not depend on chance.
 STATISTICAL = frozenset(
     (
         "rollout.draws.follow-distribution",
@@ -50,7 +50,7 @@ class Progress:
     def start(self, where: str) -> None:
         """Start on the next failure."""
 
-    def smaller(self, words: str) -> None:
+    def smaller(self, size: str) -> None:
         """Report a smaller input that fails: `500 → 12 tokens`."""
 
 
@@ -83,7 +83,7 @@ def shrink_case(
     """Return the smallest input found on which this case fails; Ctrl-C ends the search with the smallest so far.
 
     Raises:
-        CannotShrinkError: the failure does not come again, or one trial takes longer than the budget.
+        CannotShrinkError: the failure cannot be reproduced, or one trial takes longer than the budget.
     """
     progress = progress or Progress()
     deadline = time.monotonic() + budget_s
@@ -105,15 +105,17 @@ def shrink_case(
         first = replace(first, calls=(), comparisons=())  # the outputs of a model's calls are large
         trusted = _trusted(planned, inputs, options, subjects, deadline)
         search = _Fails(planned, asker, trusted, first, before, progress)
-        found = shrink(
+        shrunk = shrink(
             {**inputs, rollout_cut.CUT: cut} if cut else inputs,
             search,
-            deadline - time.monotonic() - once,  # the result is judged once more
+            deadline - time.monotonic() - once,  # reserve time to judge the result once more
             settled=frozenset(planned.case.conventions),
-            optional=frozenset(name for op in planned.gate.ops for name, words in op.inputs.items() if "None" in words),
+            optional=frozenset(
+                name for op in planned.gate.ops for name, description in op.inputs.items() if "None" in description
+            ),
         )
-        progress.stopped = found.end == "stopped"
-        smallest, cut = rollout_cut.cut_of(found.inputs)
+        progress.stopped = shrunk.end == "stopped"
+        smallest, cut = rollout_cut.cut_of(shrunk.inputs)
         asker.deadline = math.inf
         last = asker.ask(planned.gate, planned.case, smallest, cut)
     except WorkerError as error:
@@ -139,7 +141,7 @@ def shrink_case(
         elements_before=before.number,
         elements_after=Size.of(last, smallest).number,
         unit=before.unit,
-        finished=found.end == "smallest",
+        finished=shrunk.end == "smallest",
         judged_beside=trusted.subject.name if trusted else None,
         quick=not options.full,
         tool=tool,
@@ -180,7 +182,7 @@ def as_drawn(planned: PlannedCase, verdict: Verdict, options: Options, tool: str
 
 @dataclass(frozen=True, slots=True)
 class _Fails:
-    """Return whether a candidate is legal and fails as the original does.
+    """Return whether a candidate is legal and fails like the original.
 
     Preconditions give a pass its meaning. A failure does not need them if a trusted subject passes on the same inputs. They
     must hold if no trusted subject is installed, or if chance decides the claim.
@@ -209,7 +211,7 @@ class _Fails:
 
 
 def _why_no_smaller(gate: Gate, trusted: Asker | None, answer: Answer) -> str:
-    """Return why the preconditions had to hold; an empty text if they did not have to."""
+    """Return why the preconditions had to hold, or "" if they did not have to."""
     if trusted is None:
         return "; no trusted subject passes here, so the gate's preconditions had to hold"
     return (
@@ -218,7 +220,7 @@ def _why_no_smaller(gate: Gate, trusted: Asker | None, answer: Answer) -> str:
 
 
 def _by_chance(gate: Gate, answer: Answer) -> bool:
-    """Return whether a correct subject sometimes fails the claim: a statistical gate, and no exact limit."""
+    """Return whether correct subjects sometimes fail the claim: a statistical gate without an exact limit."""
     bound = gate.bounds.get(answer.failing.quantity) if answer.failing else None
     return gate.id in STATISTICAL and (bound is None or bound.kind != "exact")
 
@@ -226,7 +228,7 @@ def _by_chance(gate: Gate, answer: Answer) -> bool:
 def _trusted(
     planned: PlannedCase, inputs: Mapping[str, Any], options: Options, subjects: Mapping[str, Subject], deadline: float
 ) -> Asker | None:
-    """Return a shipped subject without a mutation that passes where this one fails."""
+    """Return an unmutated shipped subject that passes where this one fails."""
     for name in TRUSTED:
         if name not in subjects or (name == planned.subject.name and not options.mutant):
             continue

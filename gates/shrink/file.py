@@ -1,7 +1,7 @@
 """Counterexamples as safetensors files: arrays are tensors, everything else is JSON text in the metadata.
 
-The safetensors library checks header, sizes and offsets of a file, and runs nothing that a file holds. This module checks
-the JSON.
+The safetensors library checks header, sizes and offsets of a file, and executes nothing from it. This module checks the
+JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gates.shrink.flatten import RECIPE
 FORMAT = 2
 OLDER = {1: {"unit": "numbers", "cut": {}}}  # fields that files of an earlier format lack
 METADATA = "gates"  # the key of the JSON text
-FILE_LIMIT = 1 << 30  # bytes: a shrunk input is far smaller, and one that is not shrunk still fits
+FILE_LIMIT = 1 << 30  # bytes: enough for inputs that were not shrunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +61,17 @@ class Counterexample:
         return any(isinstance(value, Recipe) and value.kind == "model" for value in self.inputs.values())
 
 
-def write(path: Path, found: Counterexample) -> None:
-    """Write the file whole or not at all.
+def write(path: Path, counterexample: Counterexample) -> None:
+    """Write the file completely or not at all.
 
     Raises:
-        ValueError: an input has a type that the format does not hold.
-        ConfigurationError: the place is no file that can be written.
+        ValueError: an input has a type that the format does not support.
+        ConfigurationError: the path cannot be written.
         FaultError: the machine refuses, such as on a full disk.
     """
     tensors: dict[str, Array] = {}
-    values = {f.name: getattr(found, f.name) for f in fields(found) if f.name != "inputs"}
-    body = {"format": FORMAT, **values, "inputs": _lower(dict(found.inputs), "", tensors)}
+    values = {f.name: getattr(counterexample, f.name) for f in fields(counterexample) if f.name != "inputs"}
+    body = {"format": FORMAT, **values, "inputs": _lower(dict(counterexample.inputs), "", tensors)}
     write_whole(path, save(tensors, {METADATA: json.dumps(body, allow_nan=False, ensure_ascii=False)}))
 
 
@@ -79,17 +79,17 @@ def read(path: Path) -> Counterexample:
     """Read a file from an untrusted source.
 
     Raises:
-        ConfigurationError: the file is missing, too large or no counterexample; the message says what was expected.
+        ConfigurationError: the file is missing, too large or not a counterexample.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):  # reading a pipe could block for ever, and a device has no end
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe could block for ever, and a device has no end
             raise ConfigurationError(f"cannot read {path}: is no regular file")
-        if found.st_size > FILE_LIMIT:
-            raise ConfigurationError(f"{path} has {found.st_size} bytes, must be at most {FILE_LIMIT}")
+        if status.st_size > FILE_LIMIT:
+            raise ConfigurationError(f"{path} has {status.st_size} bytes, must be at most {FILE_LIMIT}")
         with safe_open(path, framework="np") as file:
             body = json.loads((file.metadata() or {})[METADATA])
-            tensors = {name: _checked(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  no mapping
+            tensors = {name: _checked(name, file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118  not a mapping
         return _parse(body, tensors)
     except OSError as error:
         raise unreadable(path, error) from None
@@ -113,7 +113,7 @@ def _parse(body: Any, tensors: Mapping[str, Array]) -> Counterexample:
             raise ValueError(f"`{name}` is a {type(body[name]).__name__}, must be {annotation}")
     inputs = _raise(body["inputs"], tensors)
     if not isinstance(inputs, dict):
-        raise ValueError("`inputs` must be an object")  # noqa: TRY004  every fault of a file is one type of error
+        raise ValueError("`inputs` must be an object")  # noqa: TRY004  every defect of a file is a ValueError
     if not all(type(value) in {int, str} for value in body["cut"].values()):
         raise ValueError("`cut` must hold integers and text")
     values: dict[str, Any] = {name: inputs if name == "inputs" else body[name] for name in wanted}
@@ -160,6 +160,6 @@ def _raise(body: Any, tensors: Mapping[str, Array]) -> Any:
     return body
 
 
-def summary(found: Counterexample) -> dict[str, Any]:
+def summary(counterexample: Counterexample) -> dict[str, Any]:
     """Return everything but the arrays, for a line of JSON."""
-    return {key: value for key, value in asdict(found).items() if key != "inputs"}
+    return {key: value for key, value in asdict(counterexample).items() if key != "inputs"}

@@ -15,27 +15,27 @@ RECIPE = "$recipe"  # the key of a recipe's type
 
 
 def flat(inputs: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every value that is no dictionary by its path; an empty dictionary is a value."""
-    found: dict[str, Any] = {}
+    """Return every value by its path; an empty dictionary is a value."""
+    table: dict[str, Any] = {}
     for name, value in inputs.items():
         inner = {RECIPE: value.kind, **value.spec} if isinstance(value, Recipe) else value
         if isinstance(inner, dict) and inner:
-            found |= flat(inner, f"{prefix}{name}{DOT}")
+            table |= flat(inner, f"{prefix}{name}{DOT}")
         else:
-            found[prefix + name] = inner
-    return found
+            table[prefix + name] = inner
+    return table
 
 
 def nested(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the inputs from which `flat` made this table."""
-    found: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for path, value in table.items():
         *folders, name = path.split(DOT)
-        here = found
+        parent = inputs
         for folder in folders:
-            here = here.setdefault(folder, {})
-        here[name] = value
-    return {name: _closed(value) for name, value in found.items()}
+            parent = parent.setdefault(folder, {})
+        parent[name] = value
+    return {name: _closed(value) for name, value in inputs.items()}
 
 
 def _closed(value: Any) -> Any:

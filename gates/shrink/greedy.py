@@ -1,4 +1,4 @@
-"""Shrink greedily: take any smaller candidate that still fails, until none does or the time runs out."""
+"""Shrink greedily: accept any smaller candidate that still fails, until none does or the time runs out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Move = Callable[[Inputs], Iterator[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest failing inputs found, and why the search ended; `smallest`: no move makes them smaller."""
+    """The smallest failing inputs, and why the search ended; `smallest`: no move makes them smaller."""
 
     inputs: dict[str, Any]
     tries: int
@@ -39,36 +39,36 @@ class _Search:
         self.size = measure(self.best)
 
     def exhaust(self, move: Move) -> bool:
-        """Apply a move until none of its candidates fails; return whether any was taken.
+        """Apply a move until none of its candidates fails; return whether any was accepted.
 
-        After a success the search continues at the same place, because similar inputs have just refused the candidates
-        before it. It ends when all candidates were refused on the same inputs.
+        After a success the search continues at the same position, because the candidates before it were just refused on
+        similar inputs. It ends when all candidates were refused on the same inputs.
 
         Raises:
             TimeoutError: the time ran out.
         """
         moved, start = False, 0
         while True:
-            place = self._take(move, start, None)
-            if place is None and start:
-                place = self._take(move, 0, start)
-            if place is None:
+            position = self._take(move, start, None)
+            if position is None and start:
+                position = self._take(move, 0, start)
+            if position is None:
                 return moved
-            moved, start = True, place
+            moved, start = True, position
 
     def _take(self, move: Move, start: int, stop: int | None) -> int | None:
         candidates = move(self.best)
-        for place in count():
+        for position in count():
             if time.monotonic() > self.deadline:
                 raise TimeoutError
-            if place == stop or (candidate := next(candidates, None)) is None:
+            if position == stop or (candidate := next(candidates, None)) is None:
                 return None
-            if place < start or (size := measure(candidate)) >= self.size:
+            if position < start or (size := measure(candidate)) >= self.size:
                 continue
             self.tries += 1
             if self.fails(candidate):
                 self.best, self.size = candidate, size
-                return place
+                return position
         raise AssertionError("count ends")  # pragma: no cover
 
 
@@ -97,7 +97,7 @@ def shrink(
     end: Literal["smallest", "time", "stopped"] = "smallest"
     try:
         moved = True
-        while moved:  # one move may open the way for another
+        while moved:  # one move may enable another
             moved = False
             for move in moves:
                 moved |= search.exhaust(move)

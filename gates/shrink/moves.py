@@ -1,7 +1,7 @@
 """Moves that make a gate's inputs smaller: fewer rows and columns, smaller groups, fewer sequences and texts.
 
-A move yields candidates without knowing the op, so a candidate need not be a legal input: the oracle refuses an illegal
-one, and a trusted subject must pass on it.
+A move does not know the op, so a candidate need not be a legal input: the oracle refuses an illegal one, and a trusted
+subject must pass on it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gates.shrink.paired_calls import both
 from gates.shrink.simplify import WHOLE, cost, simpler_arrays
 
 Inputs = Mapping[str, Any]
-NOWHERE = -1  # an id that means none
+NOWHERE = -1  # the id for "none"
 
 
 def elements(inputs: Inputs) -> int:
@@ -64,7 +64,7 @@ def shorter(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
     """Yield axes that may be the same: those of one length, those of one length at one position, each alone."""
-    found = [
+    extents = [
         (value.shape[axis], axis, name)
         for name, value in inputs.items()
         if isinstance(value, np.ndarray)
@@ -72,8 +72,8 @@ def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
         if value.shape[axis] > 1
     ]
     seen: set[tuple[tuple[str, int], ...]] = set()
-    for size in sorted({size for size, _, _ in found}, reverse=True):
-        together = tuple((name, axis) for n, axis, name in found if n == size)
+    for size in sorted({size for size, _, _ in extents}, reverse=True):
+        together = tuple((name, axis) for n, axis, name in extents if n == size)
         positions = sorted({axis for _, axis in together})
         placed = (tuple((n, a) for n, a in together if a == p) for p in positions)
         for group in (together, *placed, *((one,) for one in together)):
@@ -125,11 +125,11 @@ def _may_point(value: Any, size: int) -> bool:
 
 def _renumbered(value: Array, gone: Array, lost: int | None) -> Array:
     """Return indexes into the rest of an axis; an index of a removed element becomes `lost`, or its neighbour if None."""
-    place = np.minimum(np.cumsum(~gone) - ~gone, int((~gone).sum()) - 1)
+    position = np.minimum(np.cumsum(~gone) - ~gone, int((~gone).sum()) - 1)
     if lost is not None:
-        place = np.where(gone, lost, place)
-    place = np.append(place, NOWHERE)  # where NOWHERE points to
-    return place[value.astype(np.int64)].astype(value.dtype)
+        position = np.where(gone, lost, position)
+    position = np.append(position, NOWHERE)  # where NOWHERE points to
+    return position[value.astype(np.int64)].astype(value.dtype)
 
 
 def _parts(value: Any, size: int) -> bool:
@@ -167,7 +167,7 @@ def fewer_texts(inputs: Inputs) -> Iterator[dict[str, Any]]:
     """Remove texts from a list, halves first."""
     texts = items(inputs)
     for name, value in inputs.items():
-        if not any(value is found for found in texts):
+        if not any(value is seen for seen in texts):
             continue
         block = len(value) // 2
         while block:
@@ -182,7 +182,7 @@ def smaller_groups(inputs: Inputs) -> Iterator[dict[str, Any]]:
     for name, group in inputs.items():
         if not isinstance(group, int) or isinstance(group, bool) or group < 2:
             continue
-        named = [other for other in inputs if last(other) == last(name) and inputs[other] == group]  # of both calls
+        paths = [path for path in inputs if last(path) == last(name) and inputs[path] == group]  # of both calls
         for size in (n for n in rows if n % group == 0):
             for keep, value in _groups(size, group):
                 cut = {
@@ -191,7 +191,7 @@ def smaller_groups(inputs: Inputs) -> Iterator[dict[str, Any]]:
                     if isinstance(v, np.ndarray) and v.ndim and v.shape[0] == size
                 }
                 parts = {key: _counts(v, ~keep) for key, v in inputs.items() if _parts(v, size)}
-                yield {**inputs, **cut, **parts, **dict.fromkeys(named, value)}
+                yield {**inputs, **cut, **parts, **dict.fromkeys(paths, value)}
 
 
 def _groups(size: int, group: int) -> Iterator[tuple[Array, int]]:

@@ -1,7 +1,7 @@
 """Shrink two calls together: an index removed from one call is removed from the other.
 
 Some gates compare two calls, `left` and `right` or `before` and `after`: the same rows in another order, repeated, or with
-wider padding. Two indexes belong together if they hold the same numbers in any order, or else if their place is the same.
+wider padding. Two indexes belong together if they hold the same numbers in any order, or else if they are equal.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def both(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 for start in range(0, sizes[0], block):
                     gone = np.zeros(sizes[0], bool)
                     gone[start : start + block] = True
-                    there = np.where(partners < 0, False, gone[partners])
-                    if not gone.all() and not there.all():
-                        yield {**inputs, **_cut(inputs, (first, second), axis, (gone, there))}
+                    removed = np.where(partners < 0, False, gone[partners])
+                    if not gone.all() and not removed.all():
+                        yield {**inputs, **_cut(inputs, (first, second), axis, (gone, removed))}
                 block //= 2
 
 
@@ -84,8 +84,8 @@ def _cut(inputs: Mapping[str, Any], sides: tuple[Side, Side], axis: int, gone: t
         if DOT in path or not isinstance(value, np.ndarray) or value.ndim != 1:
             continue
         if value.dtype.kind in "iu" and value.size == len(flat[0]) and value.max() < len(flat[1]):
-            place = np.cumsum(~flat[1]) - 1
-            changed[path] = np.maximum(place[value[~flat[0]]], 0).astype(value.dtype)
+            position = np.cumsum(~flat[1]) - 1
+            changed[path] = np.maximum(position[value[~flat[0]]], 0).astype(value.dtype)
         elif value.size == len(gone[0]) and axis == 0:
             changed[path] = value[~gone[0]]
     return changed

@@ -1,4 +1,4 @@
-"""Name a place in the terms of its op family: completion, token, group, pair, vocabulary id, sequence."""
+"""Name an index in the terms of its op family: completion, token, group, pair, vocabulary id, sequence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gates.shrink.probe import Answer
 AXES = re.compile(r"\(((?:\d?[A-Z]|…)(?:, (?:\d?[A-Z]|…|\d))*),?\)")  # a shape as the op tables write it
 NAMES = {"B": "completion", "R": "completion", "2P": "completion", "T": "token", "N": "token", "V": "vocabulary id",
          "L": "token", "F": "reward function", "…": "row", "M": "completion", "H": "earlier token"}  # fmt: skip
-OWN = {  # ops with another meaning of a letter
+OWN = {  # ops in which a letter has another meaning
     ("pack_sequences", "N"): "sequence",
     ("filtered_logprobs", "B"): "row",
     ("sample_tokens", "B"): "row",
@@ -23,15 +23,15 @@ OWN = {  # ops with another meaning of a letter
 }
 
 
-def named(ops: tuple[Op, ...], inputs: Mapping[str, Any], place: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """Return `group 1 of 2, completion 3 of 4, token 7 of 9` for a place of an output."""
-    words = [_axis(ops, inputs, shape, axis, place[axis]) for axis in range(len(place))]
+def named(ops: tuple[Op, ...], inputs: Mapping[str, Any], index: tuple[int, ...], shape: tuple[int, ...]) -> str:
+    """Return `group 1 of 2, completion 3 of 4, token 7 of 9` for an index of an output."""
+    parts = [_axis(ops, inputs, shape, axis, index[axis]) for axis in range(len(index))]
     size, rows = inputs.get("group_size"), _rows(inputs)
-    if place and isinstance(size, int) and 0 < size < rows and words[0].startswith("completion"):
-        words.insert(0, f"group {place[0] // size + 1} of {-(-rows // size)}")
-    if place and any("2P" in text for op in ops for text in op.inputs.values()):
-        words[0] += f" ({'rejected' if place[0] % 2 else 'chosen'} of pair {place[0] // 2 + 1})"
-    return ", ".join(words)
+    if index and isinstance(size, int) and 0 < size < rows and parts[0].startswith("completion"):
+        parts.insert(0, f"group {index[0] // size + 1} of {-(-rows // size)}")
+    if index and any("2P" in text for op in ops for text in op.inputs.values()):
+        parts[0] += f" ({'rejected' if index[0] % 2 else 'chosen'} of pair {index[0] // 2 + 1})"
+    return ", ".join(parts)
 
 
 def _rows(inputs: Mapping[str, Any]) -> int:
@@ -46,7 +46,7 @@ def _axis(ops: tuple[Op, ...], inputs: Mapping[str, Any], shape: tuple[int, ...]
         for name, value in inputs.items()
         if isinstance(value, np.ndarray) and value.ndim >= len(shape) and value.shape[axis] == shape[axis]
     }
-    order = [name for op in ops for name in op.inputs] + list(arrays)  # the most important input stands first
+    order = [name for op in ops for name in op.inputs] + list(arrays)  # the most important input comes first
     nearest = sorted(arrays, key=lambda name: (arrays[name].shape[: len(shape)] != shape, order.index(name)))
     for name in sorted(nearest, key=lambda name: arrays[name].ndim):
         value = arrays[name]
@@ -61,9 +61,9 @@ def _axis(ops: tuple[Op, ...], inputs: Mapping[str, Any], shape: tuple[int, ...]
 def against_definition(
     answer: Answer, ops: tuple[Op, ...]
 ) -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...], str, Mapping[str, Any]]]:
-    """Yield the outputs that differ from their definition by more than rounding: name, place, shape, `got …, want …`, inputs.
+    """Yield the outputs that differ from their definition by more than rounding: name, index, shape, `got …, want …`, inputs.
 
-    For claims that count, or that compare a selection: they have no place of their own.
+    For claims that count or compare a selection, which have no index of their own.
     """
     by_name = {op.name: op for op in ops if op.oracle is not None}
     for call in answer.calls:
@@ -82,8 +82,8 @@ def against_definition(
             a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
             if a.shape != b.shape or a.size == 0 or np.allclose(a, b, rtol=1e-6, atol=0.0, equal_nan=True):
                 continue
-            place, words = _worst(a, b)
-            yield name, place, a.shape, words, call.inputs
+            worst_index, difference = _worst(a, b)
+            yield name, worst_index, a.shape, difference, call.inputs
 
 
 def _part(wanted: Any, name: str, index: int, count: int) -> Any:
@@ -96,7 +96,7 @@ def _part(wanted: Any, name: str, index: int, count: int) -> Any:
 
 def _worst(got: Array, want: Array) -> tuple[tuple[int, ...], str]:
     _, where = worst(got, want)
-    found = re.match(r"(?:at \[([\d, ]*)\]: )?(got .*)", where)
-    if found is None:
+    match = re.match(r"(?:at \[([\d, ]*)\]: )?(got .*)", where)
+    if match is None:
         return (), where
-    return tuple(int(i) for i in (found[1] or "").split(",") if i.strip()), found[2]
+    return tuple(int(i) for i in (match[1] or "").split(",") if i.strip()), match[2]

@@ -1,4 +1,4 @@
-"""Judge one subject with one gate on given inputs, again and again, for a search."""
+"""Judge one subject with one gate on many inputs, for a search."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Call:
 class Answer:
     """The verdict of a gate on some inputs.
 
-    `kind` is the type of a failure, so that a search does not end at another bug. Preconditions are only reported, because
-    a failure does not need them.
+    `kind` is the type of a failure, so that a search stays with one bug. Preconditions are only reported, because a failure
+    does not need them.
     """
 
     state: Literal["fails", "holds", "unclear", "unsupported"]
@@ -61,9 +61,9 @@ class Answer:
     calls: tuple[Call, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
 
-    def same_failure(self, other: Answer) -> bool:
+    def same_failure(self, answer: Answer) -> bool:
         """Return whether both fail, with the same type of failure."""
-        return self.state == other.state == "fails" and self.kind == other.kind
+        return self.state == answer.state == "fails" and self.kind == answer.kind
 
 
 @dataclass(slots=True)
@@ -93,24 +93,23 @@ class Asker:
         calls: list[Call] = []
 
         def caller(
-            op: str, given: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
+            op: str, arguments: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
-            given = rollout_cut.less(given, cut or {})
+            arguments = rollout_cut.less(arguments, cut or {})
             limit = min(kill_after_s or case.limit_s, max(0.0, self.deadline - time.monotonic()))
             try:
-                outcome = self.alive().call(op, given, limit_s=limit, layout=layout)
+                outcome = self.alive().call(op, arguments, limit_s=limit, layout=layout)
             except KeyboardInterrupt:
                 self.close()  # the worker is in the middle of a call
                 raise
-            calls.append(Call(op, given, layout, outcome))
+            calls.append(Call(op, arguments, layout, outcome))
             return outcome
 
         evidence: list[Evidence] = []
         with Scratch() as scratch:
             trial = RunningTrial(inputs, OracleCache(), gate, case, caller, scratch, self.quick)
-            found = _run(gate, trial, evidence)
+            state, kind, reason, failing = _run(gate, trial, evidence)
         preconditions = all(item.holds for item in evidence if item.role == "signal")
-        state, kind, reason, failing = found
         return Answer(state, kind, reason, failing, preconditions, tuple(calls), tuple(trial.comparisons))
 
     def close(self) -> None:
@@ -132,10 +131,10 @@ class Asker:
 
 BEGINNING = 3  # words of an exception; later ones may hold values that a search changes
 SIZE = re.compile(r"(?<=[\[( ])\d+(?=[,\])])")  # in `float64[8, 16]` or `(12,)`; the number of axes is kept
-Found = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
+Decision = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
 
 
-def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Found:
+def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Decision:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a gate may divide by a number that its own inputs never make zero
@@ -153,13 +152,11 @@ def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Found:
     return _decide(evidence)
 
 
-def _decide(evidence: list[Evidence]) -> Found:
+def _decide(evidence: list[Evidence]) -> Decision:
     failed = [item for item in evidence if item.role != "signal" and not item.holds]
     if failed:
         worst = max(failed, key=lambda item: GRADES.index(GRADE_OF[item.level]))  # the first of the worst, as judged
-        nan = (
-            " NaN" if math.isnan(worst.observed) else ""
-        )  # such as 0/0 of one reward, where the formula was wrong before
+        nan = " NaN" if math.isnan(worst.observed) else ""  # such as 0/0 with one reward, which hides a wrong formula
         return "fails", f"{worst.role} {worst.level}{nan}", worst.sentence(), worst
     if not any(item.role == "claim" for item in evidence):
         return "unclear", "nothing", "the gate measured nothing", None
@@ -167,9 +164,9 @@ def _decide(evidence: list[Evidence]) -> Found:
 
 
 def _kind_of(reason: str) -> str:
-    """Return op, exception and the first words of `op raised: ValueError: words`, without numbers.
+    """Return op, exception and the first words of `op raised: ValueError: message`, without numbers.
 
     Sizes are left out too, as in `gradient is float64[8, 16], must be float32[8, 16]`, because a search changes them.
     """
-    op, exception, words = (*SIZE.sub("#", reason).split(":", 2), "", "")[:3]
-    return f"{op}:{exception}:{re.sub('[0-9]+', '#', ' '.join(words.split()[:BEGINNING]))}"
+    op, exception, message = (*SIZE.sub("#", reason).split(":", 2), "", "")[:3]
+    return f"{op}:{exception}:{re.sub('[0-9]+', '#', ' '.join(message.split()[:BEGINNING]))}"

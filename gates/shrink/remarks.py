@@ -1,4 +1,4 @@
-"""Remark on the place of a failure: beyond a clip, masked, tied, empty, u near 1."""
+"""Remark on the location of a failure: beyond a clip, masked, tied, empty, u near 1."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 JUST = 1.05  # up to this factor a ratio is called "just" beyond its bound
 NEAR_ONE = 1e-3  # a uniform this close to 1 draws one of the last tokens
-Place = tuple[int, ...] | None
+Index = tuple[int, ...] | None
 
 
-def remarks(inputs: Mapping[str, Any], place: Place) -> Iterator[str]:
-    """Yield remarks on a place; without one, on inputs of a single token or row."""
-    yield from _ratio(inputs, place)
-    yield from _slots(inputs, place)
-    yield from _draws(inputs, place)
-    yield from _scores(inputs, place)
+def remarks(inputs: Mapping[str, Any], index: Index) -> Iterator[str]:
+    """Yield remarks on an index, or without one on inputs of a single token or row."""
+    yield from _ratio(inputs, index)
+    yield from _slots(inputs, index)
+    yield from _draws(inputs, index)
+    yield from _scores(inputs, index)
     yield from _lengths(inputs)
 
 
@@ -29,17 +29,17 @@ def _array(inputs: Mapping[str, Any], *names: str) -> Any:
     return None
 
 
-def _at(array: Any, place: Place) -> Any:
-    """Return the number of an array at a place, or its only number; else None."""
+def _at(array: Any, index: Index) -> Any:
+    """Return the number of an array at an index, or its only number; else None."""
     if array is None:
         return None
-    here = (0,) * array.ndim if array.size == 1 else (place or ())[: array.ndim]
-    inside = len(here) == array.ndim and all(i < n for i, n in zip(here, array.shape, strict=True))
-    return array[here] if inside else None
+    position = (0,) * array.ndim if array.size == 1 else (index or ())[: array.ndim]
+    inside = len(position) == array.ndim and all(i < n for i, n in zip(position, array.shape, strict=True))
+    return array[position] if inside else None
 
 
-def _ratio(inputs: Mapping[str, Any], place: Place) -> Iterator[str]:
-    pair = [_at(_array(inputs, "policy"), place), _at(_array(inputs, "old", "behaviour"), place)]
+def _ratio(inputs: Mapping[str, Any], index: Index) -> Iterator[str]:
+    pair = [_at(_array(inputs, "policy"), index), _at(_array(inputs, "old", "behaviour"), index)]
     if any(x is None for x in pair):
         return
     distance = float(pair[0]) - float(pair[1])
@@ -58,20 +58,20 @@ def _just(times: float) -> str:
     return "just " if times <= JUST else ""
 
 
-def _slots(inputs: Mapping[str, Any], place: Place) -> Iterator[str]:
+def _slots(inputs: Mapping[str, Any], index: Index) -> Iterator[str]:
     mask = _array(inputs, "mask")
     if mask is None or mask.ndim != 2:
         return
-    inside = _at(mask, place)
+    inside = _at(mask, index)
     if inside is not None and not inside:
         yield "a masked slot"
     empty = np.flatnonzero(~mask.any(axis=1))
-    if empty.size and (place is None or place[:1] == (empty[0],) or len(mask) <= 2):
+    if empty.size and (index is None or index[:1] == (empty[0],) or len(mask) <= 2):
         yield f"completion {empty[0] + 1} is empty"
 
 
-def _draws(inputs: Mapping[str, Any], place: Place) -> Iterator[str]:
-    u = _at(_array(inputs, "uniforms"), place)
+def _draws(inputs: Mapping[str, Any], index: Index) -> Iterator[str]:
+    u = _at(_array(inputs, "uniforms"), index)
     if u is not None and u == 0.0:
         yield "u = 0: the first token that has mass"
     elif u is not None and u >= 1.0 - NEAR_ONE:
@@ -79,19 +79,19 @@ def _draws(inputs: Mapping[str, Any], place: Place) -> Iterator[str]:
     logits = _array(inputs, "logits")
     if logits is None or logits.ndim != 2:
         return
-    row = logits[place[0] if place and place[0] < len(logits) else 0]
+    row = logits[index[0] if index and index[0] < len(logits) else 0]
     tied = int(np.sum(row == row.max()))
-    if tied > 1 and (place or len(logits) == 1):
+    if tied > 1 and (index or len(logits) == 1):
         yield f"tie: {tied} vocabulary ids share the largest logit"
 
 
-def _scores(inputs: Mapping[str, Any], place: Place) -> Iterator[str]:
+def _scores(inputs: Mapping[str, Any], index: Index) -> Iterator[str]:
     scores = _array(inputs, "scores", "rewards")
     if scores is None or scores.ndim != 1:
         return
     size = inputs.get("group_size")
     size = size if isinstance(size, int) and size > 0 else 2 if inputs.get("scores") is not None else scores.size
-    start = (place[0] if place else 0) // size * size
+    start = (index[0] if index else 0) // size * size
     group = scores[start : start + size]
     if np.isnan(group).any():
         yield "a completion of the group is not scored (NaN)"

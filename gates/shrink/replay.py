@@ -23,27 +23,32 @@ from gates.subjects import catalogue
 from gates.worker.process import WorkerError
 
 
-def replay(found: Counterexample, registry: Registry, subject: Subject, model: str | None = None) -> Answer:
+def replay(recorded: Counterexample, registry: Registry, subject: Subject, model: str | None = None) -> Answer:
     """Judge the subject on the recorded input; `model` replaces the tiny model.
 
     Raises:
         ConfigurationError: the gate or the case no longer exists, or the file sets values that the case does not.
     """
-    if found.gate not in registry.gates:
+    if recorded.gate not in registry.gates:
         raise ConfigurationError(
-            f"gate {found.gate!r} of the counterexample does not exist here; `gates list` shows the gates"
+            f"gate {recorded.gate!r} of the counterexample does not exist here; `gates list` shows the gates"
         )
-    gate = registry.gates[found.gate]
-    for case in (*cases_of(gate, _model(found.inputs)), *gate.cases):  # files of 0.1 have the names of tiny models
-        if case.name == found.case:
+    gate = registry.gates[recorded.gate]
+    for case in (
+        *cases_of(gate, _model(recorded.inputs)),
+        *gate.cases,
+    ):  # files of version 0.1 use the names of tiny models
+        if case.name == recorded.case:
             break
     else:
-        raise ConfigurationError(f"gate {found.gate!r} has no case {found.case!r} any more; run `gates check` again")
-    inputs = with_model(found.inputs, model)
-    _vet(found, gate, case, inputs, model)
-    asker = Asker(subject, quick=found.quick)
+        raise ConfigurationError(
+            f"gate {recorded.gate!r} has no case {recorded.case!r} any more; run `gates check` again"
+        )
+    inputs = with_model(recorded.inputs, model)
+    _vet(recorded, gate, case, inputs, model)
+    asker = Asker(subject, quick=recorded.quick)
     try:
-        return asker.ask(gate, case, inputs, found.cut)
+        return asker.ask(gate, case, inputs, recorded.cut)
     except WorkerError as error:
         if error.kind == "absent":
             remedy = f"; {subject.remedy}" if subject.remedy else ""
@@ -56,16 +61,16 @@ def replay(found: Counterexample, registry: Registry, subject: Subject, model: s
 
 
 def _model(inputs: Mapping[str, Any]) -> str | None:
-    """Return the model of `--model` with which the file's run failed; its cases have that model's name."""
+    """Return the `--model` of the recorded run, which names its cases."""
     specs = (value.spec for value in inputs.values() if isinstance(value, Recipe) and value.kind == "model")
     return next((str(spec["path"]) for spec in specs if "path" in spec), None)
 
 
-def _vet(found: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:
-    """Refuse a file that sets a model, or a text such as a reward function: a data file must not choose what is loaded."""
+def _vet(recorded: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:
+    """Refuse a file that sets a model or a text such as a reward function: a data file must not choose code to load."""
     if not any(isinstance(value, Recipe) for value in inputs.values()):
         return
-    own = flat(with_model(drawing.inputs(gate, case, found.seed), model))
+    own = flat(with_model(drawing.inputs(gate, case, recorded.seed), model))
     table = flat(inputs)
     for path in sorted(models(table) ^ models(own)):
         if last(path) == "path":
@@ -77,7 +82,7 @@ def _vet(found: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any
         same = path in own and type(value) is type(own[path]) and (value == own[path] or plainer)
         if not same and not _part(value, own.get(path)):
             raise ConfigurationError(
-                f"`{path}` of the file is not that of case {found.case!r}; run `gates check` again"
+                f"`{path}` of the file is not that of case {recorded.case!r}; run `gates check` again"
             )
 
 
@@ -89,26 +94,26 @@ def _numbers(value: Any) -> bool:
 
 
 def _part(value: Any, whole: Any) -> bool:
-    """Return whether a list holds only items of another."""
+    """Return whether a list is a subset of another."""
     return isinstance(value, list) and isinstance(whole, list) and all(item in whole for item in value)
 
 
-def subject_of(found: Counterexample, registry: Registry, name: str | None, python: str | None) -> Subject:
+def subject_of(recorded: Counterexample, registry: Registry, name: str | None, python: str | None) -> Subject:
     """Return the subject to judge: the named one, else the one that failed.
 
-    A data file must not choose which program runs, so its subject file must be below the current folder.
+    A data file must not choose a program to run, so its subject file must be below the current folder.
     """
     if name is None:
-        known = registry.subjects.get(found.subject)
-        if known is not None and str(known.entry) == found.entry:
+        known = registry.subjects.get(recorded.subject)
+        if known is not None and str(known.entry) == recorded.entry:
             return replace(known, ops=None)
-        if not Path(found.entry).is_file():
+        if not Path(recorded.entry).is_file():
             raise ConfigurationError(
-                f"the file of {found.subject}, {found.entry}, does not exist here; name it with --subject"
+                f"the file of {recorded.subject}, {recorded.entry}, does not exist here; name it with --subject"
             )
-        if not Path(found.entry).resolve().is_relative_to(Path.cwd().resolve()):
-            raise ConfigurationError(f"{found.entry} is not below this folder; to run it name it with --subject")
-        return catalogue.from_file(found.entry, python)
+        if not Path(recorded.entry).resolve().is_relative_to(Path.cwd().resolve()):
+            raise ConfigurationError(f"{recorded.entry} is not below this folder; to run it name it with --subject")
+        return catalogue.from_file(recorded.entry, python)
     return catalogue.choose(registry, (name,), python)[0]
 
 
@@ -116,5 +121,5 @@ def judge_file(
     path: str | Path, subject: str | None = None, python: str | None = None, model: str | None = None
 ) -> Answer:
     """Judge a file again; called by the tests that `gates replay --emit-test` writes."""
-    found, registry = read(Path(path)), load()
-    return replay(found, registry, subject_of(found, registry, subject, python), model)
+    recorded, registry = read(Path(path)), load()
+    return replay(recorded, registry, subject_of(recorded, registry, subject, python), model)

@@ -1,8 +1,7 @@
-"""Shrink what a gate requests of a model: prompts, samples, tokens, steps.
+"""Shrink a gate's requests to a model: prompts, samples, tokens, steps.
 
-Some checks fix these numbers themselves, such as 8 tokens per row. A cut therefore limits each call on its way from the
-check to the subject, and the check stays as it is. If the check depends on a number that is cut, a correct subject fails it
-too, and the candidate is refused.
+Some checks fix these numbers themselves, such as 8 tokens per row. A cut therefore limits each call between the unchanged
+check and the subject. If the check depends on such a number, a correct subject fails it too, and the candidate is refused.
 """
 
 from __future__ import annotations
@@ -18,46 +17,46 @@ from gates.shrink.flatten import last
 CUT = "cut"  # the key under which the inputs hold the limits of every rollout
 PROMPTS, SAMPLES, TOKENS, STYLE = "prompts", "samples", "max_tokens", "style"
 RUN = (("loop", "steps"), ("loop", "prompts_per_step"), ("rollout", "samples_per_prompt"), ("rollout", "max_tokens"))
-DRAWS = "draws"  # at least as many are compared; a quick run takes a tenth of them
+DRAWS = "draws"  # the least number of compared draws; a quick run takes a tenth of them
 AMOUNTS = frozenset((PROMPTS, SAMPLES, TOKENS, DRAWS, "count", *(name for _, name in RUN)))
 IN_CUT = frozenset((PROMPTS, SAMPLES, DRAWS))
-LITTLE = (1, 2, 3, 4, 6, 8, 16)  # limits tried for all amounts at once, small ones first: they are judged fastest
+LITTLE = (1, 2, 3, 4, 6, 8, 16)  # limits for all amounts at once, smallest first since these are judged fastest
 PLAIN, WORDED = "plain", "worded"  # styles of prompts: `7+5=` is shorter than a story about apples
 
 
 def requested(inputs: Mapping[str, Any]) -> dict[str, int | str]:
-    """Return the amounts of one rollout call; nothing for another op."""
+    """Return the amounts of a rollout call; empty for another op."""
     prompts = inputs.get(PROMPTS)
     if not isinstance(prompts, Recipe) or not isinstance(inputs.get(TOKENS), int):
         return {}
-    found: dict[str, int | str] = {
+    amounts: dict[str, int | str] = {
         name: inputs[name] for name in (SAMPLES, TOKENS) if isinstance(inputs.get(name), int)
     }
-    return found | {PROMPTS: int(prompts.spec.get("count", 1)), STYLE: str(prompts.spec.get(STYLE, WORDED))}
+    return amounts | {PROMPTS: int(prompts.spec.get("count", 1)), STYLE: str(prompts.spec.get(STYLE, WORDED))}
 
 
 def largest(calls: Iterable[Mapping[str, Any]]) -> dict[str, int | str]:
-    """Return the largest amounts of all rollout calls; nothing without such a call."""
-    found: dict[str, Any] = {}
+    """Return the largest amounts of all rollout calls; empty without such a call."""
+    amounts: dict[str, Any] = {}
     for inputs in calls:
         for name, value in requested(inputs).items():
-            found[name] = max(found.get(name, value), value)  # of the styles `worded`, the last in the alphabet
-    return found
+            amounts[name] = max(amounts.get(name, value), value)  # of the styles, `worded` comes last in the alphabet
+    return amounts
 
 
 def less(inputs: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call's inputs, each amount limited by the cut."""
-    wanted, found = requested(inputs), dict(inputs)
+    wanted, limited = requested(inputs), dict(inputs)
     if not wanted or not cut:
-        return found
+        return limited
     for name in (SAMPLES, TOKENS):
         if name in wanted and name in cut:
-            found[name] = min(int(wanted[name]), int(cut[name]))
-    prompts: Recipe = found[PROMPTS]
+            limited[name] = min(int(wanted[name]), int(cut[name]))
+    prompts: Recipe = limited[PROMPTS]
     count = min(int(wanted[PROMPTS]), int(cut.get(PROMPTS, wanted[PROMPTS])))
     style = PLAIN if cut.get(STYLE) == PLAIN else wanted[STYLE]
-    found[PROMPTS] = replace(prompts, spec={**prompts.spec, "count": count, STYLE: style})
-    return found
+    limited[PROMPTS] = replace(prompts, spec={**prompts.spec, "count": count, STYLE: style})
+    return limited
 
 
 def tokens(calls: Iterable[Mapping[str, Any]]) -> int:
@@ -101,7 +100,7 @@ def cut_of(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def words(cut: Mapping[str, Any]) -> str:
-    """Return a cut in words; an empty text without one."""
+    """Return a cut as text, or ""."""
     if not cut:
         return ""
     counted = ((cut.get(PROMPTS), "prompt"), (cut.get(SAMPLES), "sample of each"), (cut.get(TOKENS), "token"))

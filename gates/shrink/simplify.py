@@ -18,7 +18,7 @@ Inputs = Mapping[str, Any]
 EACH = 64  # elements of an array up to which they are tried one by one
 WHOLE = 4096  # elements up to which numbers are simplified at all
 DECIMALS = (0, 1, 2, 3)
-DEFAULTS: dict[str, float] = {  # usual defaults, or values that switch a part off
+DEFAULTS: dict[str, float] = {  # usual defaults, or values that disable a part
     "beta": 0.0,
     "epsilon_low": 0.2,
     "epsilon_high": 0.2,
@@ -32,7 +32,7 @@ DEFAULTS: dict[str, float] = {  # usual defaults, or values that switch a part o
     "xtc_threshold": 0.1,
 }
 SEEDS = ("seed",)  # integers that are never simpler, only smaller
-TRIES = 16  # seeds tried, from 0; if one in ten shows a failure, 16 find it four times in five
+TRIES = 16  # seeds tried, from 0; if one in ten fails, 16 of them include one four times in five
 SIGNIFICANT = (1, 2, 3)
 SMALL = 16  # integers up to which a smaller one is simpler
 
@@ -44,10 +44,10 @@ def simpler_arrays(inputs: Inputs) -> Iterator[dict[str, Any]]:
             yield {**inputs, **dict(zip(names, changed, strict=True))}
     for names in _alike(inputs):
         value = inputs[names[0]]
-        for place in np.ndindex(value.shape):
-            for plain in _simpler_arrays(value[place]):
+        for index in np.ndindex(value.shape):
+            for plain in _simpler_arrays(value[index]):
                 array = value.copy()
-                array[place] = plain
+                array[index] = plain
                 yield {**inputs, **dict.fromkeys(names, array)}
 
 
@@ -88,14 +88,14 @@ def _simpler_arrays(value: Any) -> Iterator[Array]:
 
 
 def cost(path: str, value: Any) -> int:
-    """Return what a scalar adds to the size of an input: 0 at its default, else 1 and its size or digits."""
+    """Return the cost of a scalar in the size of an input: 0 at its default, else 1 plus its size or digits."""
     name = last(path)
     if isinstance(value, str):
-        return len(value) if name == "style" else 0  # of prompts: `plain` is simpler than `worded`
+        return len(value) if name == "style" else 0  # of prompts: `plain` is shorter than `worded`
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     if name in SEEDS:
-        return int(value).bit_length()  # every seed that is tried is less than a drawn one
+        return int(value).bit_length()  # every seed tried is smaller than a drawn one
     if value == DEFAULTS.get(name):
         return 0
     if isinstance(value, int):
@@ -104,7 +104,7 @@ def cost(path: str, value: Any) -> int:
 
 
 def simpler_scalars(inputs: Mapping[str, Any], settled: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """Yield simpler scalars, first all at their defaults; `settled` ones stay, because the subject declares them."""
+    """Yield simpler scalars, first all at their defaults; `settled` ones keep the value that the subject declares."""
     free = {
         path: value
         for path, value in inputs.items()
@@ -113,11 +113,11 @@ def simpler_scalars(inputs: Mapping[str, Any], settled: frozenset[str]) -> Itera
     plain = {path: type(value)(DEFAULTS[last(path)]) for path, value in free.items() if last(path) in DEFAULTS}
     yield {**inputs, **plain}
     for path, value in free.items():
-        named = [other for other in free if last(other) == last(path) and free[other] == value]  # in both calls
+        names = [name for name in free if last(name) == last(path) and free[name] == value]  # in both calls
         for candidate in _simpler_scalar(last(path), value):
             if candidate != value:
-                if len(named) > 1:
-                    yield {**inputs, **dict.fromkeys(named, candidate)}
+                if len(names) > 1:
+                    yield {**inputs, **dict.fromkeys(names, candidate)}
                 yield {**inputs, path: candidate}
 
 

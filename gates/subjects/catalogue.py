@@ -1,4 +1,4 @@
-"""The subjects that come with Gates. Declarations only: nothing here imports what it names."""
+"""The shipped subjects; these declarations import none of the libraries that they name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reference import kernels
 
 KERNELS = tuple(kernels.KERNELS)
 PREFERENCE = ("preference_loss", "prefer", "best_of_n")
-MODEL = (  # in which matrices are multiplied
+MODEL = (  # ops with matrix products
     "rollout",
     "token_logits",
     "completion_logprobs",
@@ -57,7 +57,7 @@ SHIPPED = {
     "rlkernels": (*KERNELS, "kernel_bits"),
     "reference": TRAINER,
 }
-ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's features that each needs
+ISAS = {  # values of RLKERNELS_ISA and the processor features that each needs
     "scalar": (),
     "avx2": ("avx2", "fma"),
     "avx512": ("avx512f", "avx512dq", "avx512bw", "avx512vl"),
@@ -66,7 +66,7 @@ ISAS = {  # the instruction sets that RLKERNELS_ISA forces, and the processor's 
 ARM = frozenset(("arm64", "aarch64"))
 HERE = Path(__file__).resolve().parent
 MODULES = {"numpy": "numpy_baseline.subject", "rlkernels": "rlkernels", "reference": "mlx_trainer.subject"}
-OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0: 25 times the speed of the BLAS inside MLX's wheel
+OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0, 25 times as fast as the BLAS in MLX's wheel
 
 
 def register(registry: Registry) -> None:
@@ -94,7 +94,7 @@ def register(registry: Registry) -> None:
             preload=(OPENBLAS,),
             why_absent=no_choice,
             remedy="Debian's package libopenblas0 and `pip install 'rl-gates[trainer]'` bring it",
-            ops=MODEL,  # the others have no product of matrices, so another BLAS is nothing to them
+            ops=MODEL,  # the other ops do not use the BLAS
         )
     )
     _register_peers(registry)
@@ -130,7 +130,7 @@ def _entry(module: str) -> tuple[Path, str]:
 
 
 def _offers(isa: str) -> bool:
-    """Return whether this machine runs an instruction set; `rlkernels` itself is asked in its worker only."""
+    """Return whether this machine supports an instruction set, without importing `rlkernels`."""
     arm = platform.machine().lower() in ARM
     if isa == "scalar":
         return True
@@ -145,7 +145,7 @@ def from_file(path: str, python: str | None) -> Subject:
     """
     try:
         file = Path(path).resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a loop of links, before Python 3.13
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: a symlink loop, before Python 3.13
         looped = isinstance(error, RuntimeError) or getattr(error, "errno", None) == errno.ELOOP
         why = "it is a loop of links" if looped else f"there is no such file{_file_near(path)}"
         raise ConfigurationError(f"--subject {path}: {why}") from None
@@ -171,7 +171,7 @@ def from_file(path: str, python: str | None) -> Subject:
 
 
 def _file_near(path: str) -> str:
-    """Return which file beside a missing one has the nearest name."""
+    """Return the file with the nearest name in the folder of a missing one."""
     wanted = Path(path)
     try:
         names = [file.name for file in wanted.parent.iterdir() if file.is_file()]
@@ -185,10 +185,9 @@ def _file_near(path: str) -> str:
 def choose(registry: Registry, names: tuple[str, ...], python: str | None, *, variants: bool = True) -> list[Subject]:
     """Return the named subjects; a name with a slash or `.py` is a file. Without names: the default ones.
 
-    Variants are among the default ones only if `variants` is True: in a short run `isa.bits-identical` stands for those
-    of the kernels.
-    A default subject is planned for what it provides; one that is asked for by name is asked everything, and its
-    variants (NAME@…) are judged with it. One that is named twice is judged once.
+    Default subjects include variants only if `variants` is True; in a short run `isa.bits-identical` covers the kernels'.
+    A default subject gets the cases of its own ops. A named subject gets every case, together with its variants (NAME@…),
+    and is judged once even if it is named twice.
     """
     if not names:
         return [s for s in registry.subjects.values() if s.default and (variants or not s.is_variant)]

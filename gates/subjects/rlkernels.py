@@ -1,4 +1,4 @@
-"""The project's own Rust kernels, through the functions that a user of `rlkernels` calls."""
+"""The project's Rust kernels, through the public functions of `rlkernels`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ THREADS = (1, 2, 3)
 
 
 def _algorithms() -> tuple[str, ...]:
-    """Return the policy losses that this build has: it refuses the name of any other."""
+    """Return the policy losses of this build, which refuses other names."""
     nothing = np.zeros((1, 1), np.float32)
 
     def has(name: str) -> bool:
         try:
             policy_loss(policy=nothing, advantages=nothing[0], algorithm=name, **ALGORITHMS[name].constants)
-        except TypeError:  # it does not know a constant of this algorithm
+        except TypeError:  # an unknown constant of this algorithm
             return False
         except ValueError as error:
             return not str(error).startswith("`algorithm` is ")
@@ -49,11 +49,11 @@ def _versions() -> dict[str, str]:
 
 
 def _forced(isa: str) -> dict[str, str]:
-    """Return the instruction set that RLKERNELS_ISA forces, having seen that it is the one in use.
+    """Return the instruction set that RLKERNELS_ISA forces, after checking that it is in use.
 
     Raises:
-        NotImplementedError: it is not offered here: the subject is absent.
-        RuntimeError: the variable reached nothing.
+        NotImplementedError: this machine or build lacks it, so the subject is absent.
+        RuntimeError: the variable had no effect.
     """
     if not isa:
         return {}
@@ -65,13 +65,13 @@ def _forced(isa: str) -> dict[str, str]:
 
 
 def policy_loss(**inputs: Any) -> dict[str, Any]:
-    """Loss and gradient. What an algorithm does not read (None) is left to the default."""
-    found = rlkernels.policy_loss(**{name: value for name, value in inputs.items() if value is not None})
-    return {"loss": found.loss, "gradient": found.gradient}
+    """Loss and gradient; inputs that an algorithm does not use (None) keep their default."""
+    result = rlkernels.policy_loss(**{name: value for name, value in inputs.items() if value is not None})
+    return {"loss": result.loss, "gradient": result.gradient}
 
 
 def group_advantages(**inputs: Any) -> dict[str, Any]:
-    """Advantages of prompt-major rewards. A convention that a case leaves open (None) is left to the default."""
+    """Advantages of prompt-major rewards; a convention that a case leaves open (None) keeps its default."""
     return {"advantages": rlkernels.group_advantages(**{k: v for k, v in inputs.items() if v is not None})}
 
 
@@ -91,7 +91,7 @@ def kernel_bits(*, kernel: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def variant_bytes(operation: Operation, inputs: Mapping[str, Any], isa: str, threads: int) -> np.ndarray[Any, Any]:
-    """Run an op on one instruction set with so many threads and return its outputs as they lie in memory."""
+    """Run an op on one instruction set with `threads` threads and return the bytes of its outputs."""
     before = rlkernels.use_isa(isa), rlkernels.set_threads(threads)
     try:
         outputs = operation(**inputs)
@@ -103,13 +103,13 @@ def variant_bytes(operation: Operation, inputs: Mapping[str, Any], isa: str, thr
 
 
 def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
-    """Return the op whose keywords are those of the function of the same name, and whose results are `outputs`."""
+    """Return the op that calls the function of the same name and names its results `outputs`."""
 
     def operation(**inputs: Any) -> dict[str, Any]:
-        found = getattr(rlkernels, name)(**inputs)
-        if isinstance(found, dict):
-            return found
-        return dict(zip(outputs, found if isinstance(found, tuple) else (found,), strict=False))
+        results = getattr(rlkernels, name)(**inputs)
+        if isinstance(results, dict):
+            return results
+        return dict(zip(outputs, results if isinstance(results, tuple) else (results,), strict=False))
 
     return operation
 
@@ -127,7 +127,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "pack_sequences": {"order": ("as-placed",)},
 }
 OWN = {"group_advantages": group_advantages, "policy_loss": policy_loss}
-OPS: dict[str, Operation] = {  # a build without one of the kernels is unsupported there
+OPS: dict[str, Operation] = {  # ops without a kernel in this build are unsupported
     **{
         name: OWN.get(name) or _operation(name, kernel.outputs)
         for name, kernel in KERNELS.items()

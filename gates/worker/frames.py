@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAGIC = b"GATE"
 PREFIX = struct.Struct("<4sI")
 HEADER_LIMIT = 1 << 20  # bytes of JSON
-PAYLOAD_LIMIT = 4 << 30  # bytes of buffers: above any case, below a runaway length
+PAYLOAD_LIMIT = 4 << 30  # bytes of buffers: more than any case needs
 ERROR_LIMIT = 2000  # characters of an error message that cross the wire
 PARTS = 512  # buffers of one writev; POSIX allows a system to limit them to 1024
 BATCH = 1 << 26  # bytes of one writev; macOS refuses more than 2 GiB
@@ -54,7 +54,7 @@ def header_size(prefix: bytes) -> int:
 
 
 def parse_header(data: bytes | bytearray) -> tuple[dict[str, Any], list[int]]:
-    """Return the header and the byte size of each buffer that follows; nothing is allocated before this check."""
+    """Return the header and the byte size of each buffer; call before allocating any buffer."""
     try:
         header = json.loads(data)
         buffers = header["buffers"]
@@ -89,7 +89,7 @@ def batch(parts: list[memoryview]) -> list[memoryview]:
 
 
 def drop(parts: list[memoryview], count: int) -> None:
-    """Remove the first `count` bytes, which have been written, from the parts of a frame."""
+    """Remove the first `count` bytes, already written, from the parts of a frame."""
     while parts and count >= len(parts[0]):
         count -= len(parts.pop(0))
     if count:

@@ -24,10 +24,10 @@ from gates.model import AXES, ConfigurationError, Outcome, OutcomeKind, Provided
 from gates.worker import frames, worker
 from gates.worker.watch import MARK, TICK_S, Watch
 
-PROTOCOL = 1  # what docs/protocol.md describes
+PROTOCOL = 1  # version of docs/protocol.md
 START_LIMIT_S = 120.0  # a cold import of a framework on a busy machine takes tens of seconds
 CHUNK = 1 << 20  # bytes per read: the largest pipe that Linux grants without privilege
-ANSWER_LIMIT = 1 << 30  # bytes of arrays in one answer, which the judge holds: recorded logits of a batch are a third
+ANSWER_LIMIT = 1 << 30  # bytes of arrays in one answer: three times the recorded logits of a batch
 LOG_TAIL = 600  # characters of a dead worker's output that are shown
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 HERE = Path(worker.__file__).resolve().parents[2]  # the folder of this checkout
@@ -130,10 +130,10 @@ class Worker:
             hello = self._exchange({"protocol": PROTOCOL, **start}, START_LIMIT_S)
         except WorkerError as error:
             if self.subject.python and error.kind == "crashed":
-                words = (
+                message = (
                     f"{self.subject.python} did not run the worker; it must be Python 3.10 or newer with NumPy: {error}"
                 )
-                raise WorkerError("crashed", words) from None
+                raise WorkerError("crashed", message) from None
             raise
         if hello.get("kind") != "ready":
             kind = str(hello.get("kind")) if hello.get("kind") in {"absent", "scarce"} else "broken"
@@ -150,8 +150,8 @@ class Worker:
     ) -> Outcome:
         """Run one op. A crash or a timeout ends this worker and is the outcome."""
         fixed = self._fixed(op)
-        given = {name: value for name, value in inputs.items() if name not in fixed}
-        plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in given.items()}
+        passed = {name: value for name, value in inputs.items() if name not in fixed}
+        plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in passed.items()}
         start = time.monotonic()
         self.calls += 1
         request = {"id": self.calls, "op": op, "inputs": plain, "layout": dict(layout or {})}
@@ -170,7 +170,7 @@ class Worker:
         return {axis for axis in AXES if len(declared.get(axis, ())) == 1}
 
     def _outcome(self, answer: Mapping[str, Any], start: float) -> Outcome:
-        """Return the outcome in an answer. An answer to another call, such as a forked child's, ends the worker."""
+        """Return the outcome in an answer; an answer to another call, such as a forked child's, ends the worker."""
         if answer.get("id") != self.calls:
             raise WorkerError("crashed", f"it answered call {answer.get('id')!r}, must answer call {self.calls}")
         kind, value, seconds = answer.get("kind"), answer.get("value"), answer.get("seconds")
@@ -215,7 +215,7 @@ class Worker:
         parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
         inbox = _Inbox()
         deadline = time.monotonic() + limit_s
-        with selectors.PollSelector() as ready:  # for two pipes the set-up of epoll costs more than it saves
+        with selectors.PollSelector() as ready:  # epoll's set-up does not pay off for two pipes
             ready.register(self.from_worker, selectors.EVENT_READ)
             if self._push(parts):
                 ready.register(self.to_worker, selectors.EVENT_WRITE)
@@ -223,12 +223,12 @@ class Worker:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise WorkerError("timeout", f"no answer within {limit_s:g} s; {self._last_words()}")
-                found = ready.select(min(left, TICK_S))
+                events = ready.select(min(left, TICK_S))
                 if reason := self.watch.look():
                     raise WorkerError("limit", f"{reason}; {self._last_words()}")
-                if not found and self.process.poll() is not None:  # a child that outlives it holds the pipe open
+                if not events and self.process.poll() is not None:  # a surviving child holds the pipe open
                     raise WorkerError("crashed", self._how_it_ended())
-                for key, _ in found:
+                for key, _ in events:
                     if key.fd == self.to_worker:
                         if not self._push(parts):
                             ready.unregister(self.to_worker)
@@ -236,13 +236,13 @@ class Worker:
                         return answer
 
     def _push(self, parts: list[memoryview]) -> bool:
-        """Write what the pipe accepts, and return whether anything is left."""
+        """Write as much as the pipe accepts, and return whether anything is left."""
         try:
             frames.drop(parts, os.writev(self.to_worker, frames.batch(parts)))
         except BlockingIOError:
             return True
         except BrokenPipeError:
-            return False  # reading from it reports the reason
+            return False  # reading reports the reason
         return bool(parts)
 
     def _pull(self, inbox: _Inbox) -> dict[str, Any] | None:
@@ -272,8 +272,8 @@ class Worker:
     def _last_words(self) -> str:
         fd = self.log.fileno()
         tail = os.pread(fd, LOG_TAIL, max(0, os.fstat(fd).st_size - LOG_TAIL)).decode(errors="replace")
-        words = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # without terminal escapes
-        return f"its last words: {words}" if words else "it wrote nothing to standard error"
+        text = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # without terminal escapes
+        return f"its last words: {text}" if text else "it wrote nothing to standard error"
 
 
 def _hello(answer: Mapping[str, Any]) -> Hello:
@@ -289,7 +289,7 @@ def _hello(answer: Mapping[str, Any]) -> Hello:
 
 
 def _same_checkout(subject: Subject, code: Mapping[str, str]) -> None:
-    """Refuse a shipped subject that has imported packages of another checkout: verdicts would be of that code.
+    """Refuse a shipped subject that imported packages of another checkout, whose code would be judged instead.
 
     Raises:
         ConfigurationError: the subject's interpreter imports `gates` or `reference` from another folder than this one.
@@ -326,8 +326,8 @@ def _channels(subject: Subject) -> tuple[Any, tuple[int, int], tuple[int, int]]:
             log = opened.enter_context(tempfile.TemporaryFile())
             pipes = [os.pipe() for _ in range(2)]
         except OSError as error:
-            place = f", whose output goes to {tempfile.gettempdir()}" if error.errno != errno.EMFILE else ""
-            raise FaultError(sentence(f"cannot start {subject.name}{place}", error)) from None
+            where = f", whose output goes to {tempfile.gettempdir()}" if error.errno != errno.EMFILE else ""
+            raise FaultError(sentence(f"cannot start {subject.name}{where}", error)) from None
         opened.pop_all()
     _append_only(log.fileno())
     return log, pipes[0], pipes[1]
@@ -339,9 +339,9 @@ def _append_only(fd: int) -> None:
 
 
 def _widen(pipe: int) -> None:
-    """Enlarge a pipe to a whole chunk where the system allows it, since recorded logits are tens of megabytes."""
+    """Enlarge a pipe to a whole chunk if possible, since recorded logits are tens of megabytes."""
     if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # beyond the user's quota of pipe memory it is only slower
+        with contextlib.suppress(OSError):  # beyond the user's quota the pipe is only slower
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
 
 

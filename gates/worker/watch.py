@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 
 import psutil
 
-TICK_S = 0.25  # between looks: a process fills about a GiB in that time, a look takes a few milliseconds
-PROCESSES = 256  # that one subject may have at once; a fork bomb passes it within a look or two
-LOG_LIMIT = 64 << 20  # bytes of output, after which the log is emptied: only its end is ever shown
+TICK_S = 0.25  # between looks, which take milliseconds; a process fills about a GiB in that time
+PROCESSES = 256  # most processes of a subject; a fork bomb exceeds it within a look or two
+LOG_LIMIT = 64 << 20  # bytes of output, after which the log is emptied, since only its end is shown
 MIB = 1 << 20
-MARK = "GATES_WORKER"  # the variable that a worker's processes inherit
-ROUNDS = 20  # of a search for processes to end: one may start another while it is searched for
-PAUSE_S = 0.005  # between two such rounds: a killed process needs a moment to end
+MARK = "GATES_WORKER"  # the environment variable that a worker's processes inherit
+ROUNDS = 20  # searches for processes to end, since one may start another meanwhile
+PAUSE_S = 0.005  # between rounds, since a killed process needs a moment to end
 
 
 @dataclass(slots=True)
 class Watch:
-    """Watches one worker from the judge's process: macOS does not enforce RLIMIT_AS, and address space is not memory.
+    """Watches one worker from the judge's process, since macOS does not enforce RLIMIT_AS and address space is not memory.
 
-    Processes that leave the worker's process group are remembered, so that they end with the worker. Where Linux makes the
-    worker the parent of every descendant whose own parent has ended, all are found. Elsewhere, and after the worker itself
-    has ended, one without a parent is found by the token that its environment has from the worker.
+    Processes that leave the worker's process group are remembered, so that they end with the worker. On Linux the worker
+    adopts orphaned descendants, so all are found. Elsewhere, and after the worker has ended, orphans are found by the token
+    in their environment.
     """
 
     pid: int
@@ -36,7 +36,7 @@ class Watch:
     last: float = field(default_factory=time.monotonic)
 
     def look(self) -> str:
-        """Return which limit is exceeded, or nothing. Most calls return at once: a look is due every `TICK_S`."""
+        """Return the limit that is exceeded, or "". Most calls return at once: a look is due every `TICK_S`."""
         if time.monotonic() - self.last < TICK_S:
             return ""
         self.last = time.monotonic()
@@ -48,23 +48,23 @@ class Watch:
         if self.memory_limit is None:
             return ""
         used = sum(map(_resident, alive))
-        if used > self.memory_limit and len(alive) > 1:  # pages that processes share are in the number of each
+        if used > self.memory_limit and len(alive) > 1:  # shared pages count for each process
             used = sum(map(_own, alive))
         if used <= self.memory_limit:
             return ""
         return f"it uses {used / MIB:.0f} MiB, must be at most {self.memory_limit / MIB:.0f} (--memory-limit)"
 
     def find(self) -> list[psutil.Process]:
-        """Return the worker and its descendants that still run, and remember them."""
-        found: list[psutil.Process] = []
+        """Return the running worker and its running descendants, and remember the latter."""
+        processes: list[psutil.Process] = []
         with contextlib.suppress(psutil.Error, OSError):  # OSError: too few open files to look into /proc
             worker = psutil.Process(self.pid)
-            found = [worker, *worker.children(recursive=True)]
-        self.seen |= {process.pid: process for process in found[1:]}
-        return found
+            processes = [worker, *worker.children(recursive=True)]
+        self.seen |= {process.pid: process for process in processes[1:]}
+        return processes
 
     def end_descendants(self) -> None:
-        """Kill all descendants while the worker, which stands still, is their parent: none can slip away between two looks."""
+        """Stop the worker and kill its descendants while it is their parent, so that none escapes between two looks."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(self.pid, signal.SIGSTOP)
         for _ in range(ROUNDS):
@@ -77,7 +77,7 @@ class Watch:
             time.sleep(PAUSE_S)
 
     def end(self) -> None:
-        """Kill the processes that outlive the worker; psutil spares another process that has taken over a number."""
+        """Kill the processes that outlive the worker; psutil detects a reused process id."""
         for process in self.seen.values():
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
@@ -93,7 +93,7 @@ class Watch:
     def _has_token(self, process: psutil.Process) -> bool:
         try:
             return bool(process.environ().get(MARK) == self.token) and _runs(process)
-        except (psutil.Error, OSError):  # another user's, or it ended meanwhile
+        except (psutil.Error, OSError):  # a process of another user, or one that ended meanwhile
             return False
 
 
@@ -112,9 +112,9 @@ def _resident(process: psutil.Process) -> int:
 
 
 def _own(process: psutil.Process) -> int:
-    """Return a process's memory with its share of each page that others have too; macOS does not say it."""
+    """Return a process's proportional memory, or its resident memory on macOS, which lacks the former."""
     try:
-        found = process.memory_full_info()
-        return int(getattr(found, "pss", found.rss))
+        memory = process.memory_full_info()
+        return int(getattr(memory, "pss", memory.rss))
     except (psutil.Error, OSError):
         return _resident(process)

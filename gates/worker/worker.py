@@ -50,12 +50,12 @@ if not TYPE_CHECKING:
     frames = _beside("frames")
 
 READ_AHEAD = 1 << 16  # bytes: a small request is read by one system call instead of three
-SCARCE = (  # what an exception says of a machine that has too little of something; the last is of resource.setrlimit
+SCARCE = (  # messages of exceptions for scarce resources; the last is from resource.setrlimit
     *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)),
     "not allowed to raise maximum limit",
 )
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
-OURS = ("gates", "reference")  # packages of a checkout of Gates
+OURS = ("gates", "reference")  # packages of Gates
 
 # ---------------------------------------------------------------- pipes
 
@@ -84,7 +84,7 @@ def _write(pipe: int, tree: Any) -> None:
 
 
 def _listen(stream: io.BufferedReader[io.FileIO], inbox: queue.SimpleQueue[Any]) -> None:
-    """Pass requests on. At the end of the pipe the judge is gone: exit at once, even in the middle of a call."""
+    """Queue requests; at the end of the pipe the judge is gone, so exit at once, even in the middle of a call."""
     try:
         while True:
             inbox.put(_read(stream))
@@ -129,7 +129,7 @@ def rebuild(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
 
 
 def _load(name: str, path: str, settings: Mapping[str, Any]) -> ModuleType:
-    """Load a subject's file under its dotted name, which need not be importable in this interpreter."""
+    """Load a subject's file under its dotted name, even if that is not importable in this interpreter."""
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is not a Python file")
@@ -168,7 +168,7 @@ class Applied:
 
 
 class PreloadError(Exception):
-    """A library that this subject is judged with is not on this machine."""
+    """A library required by this subject is not installed."""
 
 
 def _preload(library: str) -> str:
@@ -189,7 +189,7 @@ def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Applied | None]:
     if mutant is not None and not own:
         applied = Applied(**mutant)
     module = _load(start["module"], start["entry"], start["settings"])
-    if mutant is not None and own:  # the target is in the subject's own file, which is only loaded now
+    if mutant is not None and own:  # the target is in the subject's own file, which is loaded only now
         applied = Applied(**mutant)
     return module, applied
 
@@ -203,35 +203,35 @@ def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
     own: dict[str, Callable[..., Any]] = {}
     for name, op in operations.items():
         inside = getattr(op, "__module__", "") == module.__name__
-        found: Any = getattr(module, getattr(op, "__name__", ""), op) if inside else op
-        own[name] = found  # the mutated one, if there is one
+        function: Any = getattr(module, getattr(op, "__name__", ""), op) if inside else op
+        own[name] = function  # the mutated function, if any
     return own
 
 
 def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
-    """Return CONVENTIONS, with a check that choices are no plain text, which would be read letter by letter."""
-    found: dict[str, dict[str, list[Any]]] = {}
+    """Return CONVENTIONS; a string of choices is refused, since it would be read letter by letter."""
+    declared: dict[str, dict[str, list[Any]]] = {}
     for op, conventions in _table(module, "CONVENTIONS").items():
         if op not in operations:
             raise TypeError(f"CONVENTIONS names {op!r}, which OPS does not define")
         if not isinstance(conventions, dict):
             raise TypeError(f"CONVENTIONS[{op!r}] is {conventions!r}, must be a dict from a convention to its choices")
-        found[op] = {}
+        declared[op] = {}
         for name, choices in conventions.items():
             if not isinstance(choices, list | tuple | set | frozenset):
                 raise TypeError(
                     f"CONVENTIONS[{op!r}][{name!r}] is {choices!r}, must be a tuple of the choices, such as ({choices!r},)"
                 )
-            found[op][name] = list(choices)
-    return found
+            declared[op][name] = list(choices)
+    return declared
 
 
 def _table(module: ModuleType, name: str) -> dict[str, Any]:
     """Return an optional dict of the subject's module."""
-    found: Any = getattr(module, name, {})
-    if not isinstance(found, dict):
-        raise TypeError(f"{name} is a {type(found).__name__}, must be a dict")
-    return found
+    table: Any = getattr(module, name, {})
+    if not isinstance(table, dict):
+        raise TypeError(f"{name} is a {type(table).__name__}, must be a dict")
+    return table
 
 
 def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[str]) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[st
 
 
 def _code() -> dict[str, str]:
-    """Return the folders of the packages of Gates that the subject has imported, which the judge compares with its own."""
+    """Return the folders of the imported packages of Gates, which the judge compares with its own."""
     loaded = {name: getattr(sys.modules.get(name), "__path__", ()) for name in OURS}
     return {name: str(Path(folder).resolve()) for name, folders in loaded.items() for folder in [*folders][:1]}
 
@@ -270,7 +270,7 @@ def _answer(operation: Callable[..., Any] | None, request: Mapping[str, Any]) ->
 
 
 def _run(name: str, operation: Callable[..., Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the outcome of one call; a subject that changes its inputs in place has raised."""
+    """Return the outcome of one call; changing the inputs in place is an error."""
     before = {key: value.tobytes() for key, value in inputs.items() if isinstance(value, np.ndarray)}
     start = time.perf_counter()
     try:
@@ -296,36 +296,36 @@ def _type(value: object) -> str:
 
 
 def _words(error: BaseException) -> str:
-    """Return the text of an exception, whose `__str__` may raise too."""
+    """Return the message of an exception, whose `__str__` may raise too."""
     try:
-        words = str(error)
+        text = str(error)
     except BaseException:
-        words = "(its text raises)"
+        text = "(its text raises)"
     name = type(error).__name__
     if isinstance(error, NotImplementedError):
-        return (words or f"{name} without a reason")[: frames.ERROR_LIMIT]
+        return (text or f"{name} without a reason")[: frames.ERROR_LIMIT]
     where = _place(error)
-    return (f"{name}: {words}" if words else name)[: frames.ERROR_LIMIT - len(where)] + where
+    return (f"{name}: {text}" if text else name)[: frames.ERROR_LIMIT - len(where)] + where
 
 
 def _place(error: BaseException) -> str:
-    """Return where outside the worker an exception was raised, such as ` (loss.py:41, in clipped)`, or nothing."""
-    trace, place = error.__traceback__, ""
+    """Return where outside the worker an exception was raised, such as ` (loss.py:41, in clipped)`, or ""."""
+    trace, location = error.__traceback__, ""
     while trace is not None:
         code = trace.tb_frame.f_code
         if Path(code.co_filename).parent != Path(__file__).parent and not code.co_filename.startswith("<"):
-            place = f" ({Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name})"
+            location = f" ({Path(code.co_filename).name}:{trace.tb_lineno}, in {code.co_name})"
         trace = trace.tb_next
-    return place[:300]
+    return location[:300]
 
 
 def _kind(error: BaseException, start: Mapping[str, Any]) -> str:
-    """Return why a subject did not start: something that it needs is `absent`, the machine's means are `scarce`, or it is `broken`.
+    """Return why a subject did not start: a dependency is `absent`, resources are `scarce`, or it is `broken`.
 
-    A subject says that it cannot run here by a NotImplementedError. A module that is missing is absent only if no part of it
-    is here: `mylib.sub` without `mylib`, and no file beside the subject.
+    A subject that cannot run here raises NotImplementedError. A missing module is absent only if no part of it is here:
+    `mylib.sub` without `mylib`, and no such file in the subject's folder.
     """
-    if isinstance(error, OSError | ImportError | ValueError) and any(words in str(error) for words in SCARCE):
+    if isinstance(error, OSError | ImportError | ValueError) and any(phrase in str(error) for phrase in SCARCE):
         return "scarce"
     if isinstance(error, NotImplementedError | PreloadError):
         return "absent"
@@ -333,11 +333,11 @@ def _kind(error: BaseException, start: Mapping[str, Any]) -> str:
 
 
 def _partly_here(module: str | None, start: Mapping[str, Any]) -> bool:
-    """Return whether a module that is missing belongs to a package of this interpreter, or lies beside the subject's file."""
+    """Return whether a missing module belongs to an installed package or lies in the subject's folder."""
     if not module:
         return False
     top, entry = module.partition(".")[0], Path(start["entry"])
-    shipped = start["module"].startswith("gates.")  # beside it are subjects of other libraries, under their names
+    shipped = start["module"].startswith("gates.")  # its folder has subjects named after other libraries
     beside = [entry.parent / top, entry.parent / f"{top}.py"]
     if not shipped and any(path.exists() and path != entry for path in beside):
         return True
@@ -345,7 +345,7 @@ def _partly_here(module: str | None, start: Mapping[str, Any]) -> bool:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent ends, so that the judge finds them. Only Linux offers this."""
+    """Adopt orphaned descendants, so that the judge finds them; only Linux offers this."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
@@ -358,7 +358,7 @@ def main() -> None:
     arguments = parser.parse_args()
     _adopt_orphans()
     reader, writer = io.BufferedReader(io.FileIO(arguments.read, "r"), READ_AHEAD), arguments.write
-    os.dup2(2, 1)  # what a subject prints must not reach the protocol's pipe
+    os.dup2(2, 1)  # the subject's prints must not reach the protocol's pipe
     start = _read(reader)
     try:
         preloaded = [_preload(library) for library in start["preload"]]

@@ -1,4 +1,4 @@
-"""tools/bench.py reads asv's results: what failed, what is n/a, and what asv finds slower."""
+"""tools/bench.py reads asv's results: failed, n/a and slower benchmarks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tool() -> ModuleType:
 
 
 def result_file(folder: Path, **results: Any) -> Path:
-    """A file as asv writes it: rows of columns, of which the last ones may be missing."""
+    """Write a file like asv's: rows of columns, of which the last ones may be missing."""
     file = folder / "12345678-environment.json"
     record = {"result_columns": ["result", "params", "version"], "results": results}
     file.write_text(json.dumps(record), encoding="utf-8")
@@ -43,20 +43,20 @@ def test_values_have_the_names_of_their_parameters(tool: ModuleType, tmp_path: P
             "kernels.Variants.time_call": [[1.0, None, math.nan, 4.0], [["'a'", "'b'"], ["1", "2"]], "v"],
         },
     )
-    found = tool.values([file])
-    assert found["commands.Check.track_quick"] == 9.5
-    assert found["kernels.Variants.time_call('a', 1)"] == 1.0
-    assert found["kernels.Variants.time_call('a', 2)"] is None
-    assert math.isnan(found["kernels.Variants.time_call('b', 1)"])
-    assert found["kernels.Variants.time_call('b', 2)"] == 4.0
+    results = tool.values([file])
+    assert results["commands.Check.track_quick"] == 9.5
+    assert results["kernels.Variants.time_call('a', 1)"] == 1.0
+    assert results["kernels.Variants.time_call('a', 2)"] is None
+    assert math.isnan(results["kernels.Variants.time_call('b', 1)"])
+    assert results["kernels.Variants.time_call('b', 2)"] == 4.0
 
 
-def test_what_is_not_available_is_counted_and_listed(tool: ModuleType) -> None:
-    """By peer and by instruction set, all of them; it fails nothing, for a peer may be absent."""
+def test_unavailable_benchmarks_are_counted_and_listed(tool: ModuleType) -> None:
+    """By peer and by instruction set; a missing peer is not a failure."""
     ratio, variant = "against.TokenKlRatio.track_ratio", "kernels.Variants.time_call"
-    found = {"measured": 1.0, f"{ratio}('token_kl k3 1x128 rlox')": math.nan}
-    found |= {f"{ratio}('token_kl k3 1x512 rlox')": math.nan, f"{variant}('token_kl k3 1x128', 'neon', 2)": math.nan}
-    lines, status = tool.summary(found)
+    results = {"measured": 1.0, f"{ratio}('token_kl k3 1x128 rlox')": math.nan}
+    results |= {f"{ratio}('token_kl k3 1x512 rlox')": math.nan, f"{variant}('token_kl k3 1x128', 'neon', 2)": math.nan}
+    lines, status = tool.summary(results)
     assert status == 0
     assert lines == [
         "1 of 4 benchmarks measured, 3 n/a, 0 failed",
@@ -66,7 +66,7 @@ def test_what_is_not_available_is_counted_and_listed(tool: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("results", "message"),
     [
         ({}, "0 of 0 benchmarks measured"),
         ({"absent": math.nan}, "0 of 1 benchmarks measured"),
@@ -74,39 +74,39 @@ def test_what_is_not_available_is_counted_and_listed(tool: ModuleType) -> None:
     ],
     ids=["nothing", "nothing measured", "one failed"],
 )
-def test_a_run_that_measured_nothing_or_failed(tool: ModuleType, found: dict[str, Any], words: str) -> None:
-    """Exit 1."""
-    lines, status = tool.summary(found)
+def test_failures_and_empty_runs_exit_with_1(tool: ModuleType, results: dict[str, Any], message: str) -> None:
+    """The first line gives the reason."""
+    lines, status = tool.summary(results)
     assert status == 1
-    assert lines[0].startswith(words)
+    assert lines[0].startswith(message)
 
 
-def test_a_long_list_of_failures_is_cut(tool: ModuleType) -> None:
-    """A screen holds it."""
+def test_a_long_list_of_failures_is_truncated(tool: ModuleType) -> None:
+    """The summary fits on a screen."""
     lines, _ = tool.summary({"measured": 1.0, **{f"broken{i:03}": None for i in range(90)}})
     assert len(lines) == 2 + tool.LISTED
     assert lines[-1] == f"  failed: and {90 - tool.LISTED} more"
 
 
-def test_suspects_are_named_as_compare_takes_them(tool: ModuleType) -> None:
-    """Kernels above the factor; other benchmarks are not compared by pairs."""
+def test_suspects_are_arguments_of_compare(tool: ModuleType) -> None:
+    """Only kernels above the factor are compared by pairs."""
     call = "kernels.Kernels.time_call('token_kl k3 32x512')"
     before = {call: 1.0, "kernels.Kernels.time_call('gae 8x512')": 1.0, "commands.Check.track_quick": 1.0}
     after = {call: 1.06, "kernels.Kernels.time_call('gae 8x512')": 1.04, "commands.Check.track_quick": 9.0}
     assert tool.slower(before, after) == ["token_kl k3 32x512"]
 
 
-def test_the_configuration_is_asv_conf_json_with_absolute_paths(tool: ModuleType, tmp_path: Path) -> None:
-    """So that results can go elsewhere than into the tree."""
-    found = json.loads(tool.configuration(tmp_path, results_dir="/elsewhere").read_text())
-    assert (found["repo"], found["results_dir"]) == (str(ROOT), "/elsewhere")
-    commands = [*found["build_command"], *found["install_command"]]
+def test_the_configuration_has_absolute_paths(tool: ModuleType, tmp_path: Path) -> None:
+    """Results can be written outside of the tree."""
+    configuration = json.loads(tool.configuration(tmp_path, results_dir="/elsewhere").read_text())
+    assert (configuration["repo"], configuration["results_dir"]) == (str(ROOT), "/elsewhere")
+    commands = [*configuration["build_command"], *configuration["install_command"]]
     assert not any("{conf_dir}" in line for line in commands)
     assert str(ROOT / "constraints.txt") in commands[0]
 
 
-def test_nothing_to_compare(tmp_path: Path) -> None:
-    """The merge base with itself: a sentence, and exit 0."""
+def test_head_at_the_merge_base_is_not_compared(tmp_path: Path) -> None:
+    """The message is one sentence, and the exit code 0."""
     line = [sys.executable, "tools/bench.py", "--continuous", "HEAD"]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     if "differ from HEAD" in done.stdout:

@@ -1,4 +1,4 @@
-"""The asv classes run, refuse what must not be timed, and their inputs never change."""
+"""The asv classes run and refuse wrong results, and their inputs never change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference.kernels import KERNELS
 ROOT = Path(__file__).parents[2]
 #: Recorded when the inputs were made: first reward of 16x4, first policy and reference log-probability of 1x128.
 FIRST = [-0.47189413499185984, -3.8556020259857178, -3.913165807723999]
-#: The same of later ones: first logit, id and uniform; of a step the first of each array; the first two lengths.
+#: Likewise of later inputs: first logit, id and uniform; of a step the first of each array; the first two lengths.
 LATER = [
     -10.635891914367676,
     178.0,
@@ -38,7 +38,7 @@ QUICK = [name for name in calls.CALLS if "151936" not in name]
 
 
 def classes() -> list[type]:
-    """Every class that asv would find."""
+    """Return every class that asv would find."""
     return [
         kind
         for module in pkgutil.iter_modules(benches.__path__, "benches.")
@@ -53,14 +53,14 @@ class TestKernels:
 
     @pytest.mark.parametrize("name", QUICK)
     def test_a_call_is_verified_and_runs(self, name: str) -> None:
-        """Set-up compares it with the oracle, and says how often a sample makes it."""
+        """Set-up compares it with the oracle and sets the calls of a sample."""
         benchmark = kernels.Kernels()
         benchmark.setup(name)
         assert benchmark.number == max(1, kernels.ELEMENTS // calls.CALLS[name]().elements)
         benchmark.time_call(name)
 
     def test_a_call_is_verified_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Asv sets up before every sample: verifying again would take longer than timing."""
+        """Asv calls set-up before every sample, so repeated verification would take longer than timing."""
         name = "token_kl k3 1x128"
         kernels.Kernels().setup(name)
         monkeypatch.setattr(checked, "CALLS", {})
@@ -71,35 +71,35 @@ class TestKernels:
         ["group_advantages 16x4", "token_kl k3 1x128", "policy_loss grpo 4x64 beta 0", "importance_ratio 32x2048"],
     )
     def test_a_wrong_result_is_not_timed(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A thousandth more is a failed measurement, by a limit of the op and by the general one."""
+        """An error of 0.1% fails, under an op's limit and under the general one."""
         op = name.partition(" ")[0]
         right = getattr(rlkernels, op)
 
         def wrong(**keywords: Any) -> Any:
-            found = right(**keywords)
-            return type(found)(found.loss * 1.001, found.gradient, {}) if op == "policy_loss" else found * 1.001
+            result = right(**keywords)
+            return type(result)(result.loss * 1.001, result.gradient, {}) if op == "policy_loss" else result * 1.001
 
         monkeypatch.setattr(rlkernels, op, wrong)
         with pytest.raises(AssertionError, match="error over limit"):
             checked.prepared.__wrapped__(name)
 
     def test_a_debug_build_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Its times mean nothing."""
+        """Times of a debug build are meaningless."""
         monkeypatch.setattr(rlkernels, "build_info", lambda: {"profile": "debug"})
         with pytest.raises(checked.DebugBuildError, match="rlkernels is a debug build"):
             checked.prepared.__wrapped__("group_advantages 16x4")
 
-    def test_an_instruction_set_that_is_not_here_is_not_available(self) -> None:
+    def test_a_missing_instruction_set_is_not_available(self) -> None:
         """Asv shows n/a."""
         missing = next(isa for isa in kernels.ISAS if isa not in rlkernels.available_isas())
         with pytest.raises(NotImplementedError, match=missing):
             kernels.Variants().setup(kernels.VARIED[0], missing, 1)
 
-    def test_names_of_other_classes_are_calls(self) -> None:
-        """The few that vary and those whose memory is measured are in the table."""
+    def test_parameters_of_other_classes_are_calls(self) -> None:
+        """Variants and memory benchmarks use calls of the table."""
         assert set(kernels.VARIED) | set(kernels.LARGE) <= set(calls.CALLS)
 
-    def test_the_shapes_of_the_plan_are_there(self) -> None:
+    def test_the_planned_shapes_exist(self) -> None:
         """Groups from 16x4 to 1024x32, 128 to 8192 tokens in one and in 32 sequences, and a vocabulary of 151,936."""
         wanted = {f"group_advantages {shape}" for shape in ("16x4", "64x8", "256x16", "1024x32")}
         wanted |= {f"token_kl k3 {rows}x{tokens}" for rows in (1, 32) for tokens in (128, 512, 2048, 8192)}
@@ -108,47 +108,47 @@ class TestKernels:
         assert {name.partition(" ")[0] for name in calls.CALLS} == set(KERNELS)
 
 
-class TestOthers:
+class TestOtherBenchmarks:
     """Call overhead, commands and ratios."""
 
     @pytest.mark.parametrize("call", overhead.CALLS)
-    def test_small_calls(self, call: str) -> None:
-        """They are verified by hand-made results."""
+    def test_small_calls_are_verified(self, call: str) -> None:
+        """Results are compared with hand-computed ones."""
         benchmark = overhead.Overhead()
         benchmark.setup(call)
         benchmark.time_calls(call)
 
-    def test_imports(self) -> None:
+    def test_imports_are_timed(self) -> None:
         """The command line takes some hundredths of a second."""
         seconds = commands.Imports().track_import("gates.cli.verbs")
         assert 0 < seconds < 20
 
     @pytest.mark.slow
-    def test_check(self) -> None:
+    def test_the_quick_check_is_timed(self) -> None:
         """The quick check of every subject holds."""
         assert commands.Check().track_quick() > 0
 
     def test_ratios_have_a_class_for_each_op(self) -> None:
-        """Each with its rows; one measurement serves all of them."""
-        found = {name: kind for name, kind in vars(against).items() if name.endswith("Ratio") and name[0] != "_"}
-        assert {"GroupAdvantagesRatio", "TokenKlRatio", "PolicyLossRatio", "PackSequencesRatio"} <= set(found)
-        assert all(kind.params[0] for kind in found.values())
-        assert len({kind.setup_cache for kind in found.values()}) == 1
+        """Each has its rows; all share one measurement."""
+        classes_ = {name: kind for name, kind in vars(against).items() if name.endswith("Ratio") and name[0] != "_"}
+        assert {"GroupAdvantagesRatio", "TokenKlRatio", "PolicyLossRatio", "PackSequencesRatio"} <= set(classes_)
+        assert all(kind.params[0] for kind in classes_.values())
+        assert len({kind.setup_cache for kind in classes_.values()}) == 1
 
     def test_a_row_without_a_ratio_is_not_available(self) -> None:
-        """Absent peers, and what is wrong: NaN, which asv shows as n/a."""
+        """Absent and wrong peers are NaN, which asv shows as n/a."""
         benchmark = against.TokenKlRatio()
         assert math.isnan(benchmark.track_ratio({}, "row"))
         assert benchmark.track_ratio({"row": 2.0}, "row") == 2.0
 
     def test_classes_are_found(self) -> None:
-        """Those of every kind of measurement that asv records."""
+        """Asv finds classes of every kind of measurement."""
         names = {kind.__name__ for kind in classes()}
         assert {"Kernels", "Variants", "Memory", "Overhead", "Imports", "Check", "TokenKlRatio", "Trainer"} <= names
 
 
 def test_inputs_never_change() -> None:
-    """The first numbers of each family; a change here makes every recorded result mean something else."""
+    """The first numbers of each family; a change would invalidate recorded results."""
     rewards, group_size = workloads.rewards("16x4")
     policy, reference = workloads.log_probabilities("1x128")
     assert (rewards.shape, group_size, policy.shape) == ((64,), 4, (1, 128))
@@ -161,8 +161,8 @@ def test_inputs_never_change() -> None:
     assert first == pytest.approx(LATER, rel=1e-6)
 
 
-def test_asv_installs_what_we_have() -> None:
-    """Its environment gets the wheel's dependencies at the versions of ours."""
+def test_asv_installs_the_same_versions() -> None:
+    """Its environment has the wheel's dependencies at the pinned versions."""
     (install,) = json.loads((ROOT / "asv.conf.json").read_text())["install_command"]
     assert "--constraint {conf_dir}/constraints.txt {wheel_file}[trainer]" in install
     assert np.__version__ in (ROOT / "constraints.txt").read_text()

@@ -1,4 +1,4 @@
-"""Ratios to peers: what is planned, what is refused, and what becomes of a peer that is absent, wrong or crashes."""
+"""Ratios to peers: planned rows, verification, and outcomes of absent, wrong and crashing peers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PEERS = ROOT / "gates" / "subjects" / "peers"
 ROW = next(
     row for row in rows.rows() if row.name.startswith("token_kl") and (row.peer, row.shape) == ("NumPy", "1x128")
 )
-#: A peer of the tests: its k3 is `STATEMENT`, and its other ops are wrong in other ways.
+#: A peer for tests: its k3 is `STATEMENT`, and its other ops are wrong in different ways.
 ADAPTER = """
 import os
 import sys
@@ -49,7 +49,7 @@ def adapter(stem: str) -> ast.Module:
 
 
 def table(module: ast.Module, name: str) -> set[str]:
-    """The keys of a dict that is written as a literal, or as a comprehension over functions."""
+    """Return the keys of a dict literal or comprehension."""
     for node in module.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
             if isinstance(node.value, ast.Dict):
@@ -67,7 +67,7 @@ def judged() -> dict[str, Path]:
 
 @pytest.fixture
 def with_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
-    """Let NumPy's rows be those of an adapter with this statement, in our own interpreter."""
+    """Replace NumPy's rows by an adapter with this statement, in this interpreter."""
     original = ratios._subject
 
     def use(statement: str) -> None:
@@ -75,8 +75,8 @@ def with_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[s
         (file := tmp_path / "adapter.py").write_text(text)
 
         def subject(*arguments: Any, **options: Any) -> Any:
-            found = original(*arguments, **options)
-            return replace(found, settings={**found.settings, "adapter": str(file)})
+            subject_ = original(*arguments, **options)
+            return replace(subject_, settings={**subject_.settings, "adapter": str(file)})
 
         monkeypatch.setattr(ratios, "_subject", subject)
 
@@ -88,15 +88,15 @@ def measured(*chosen: rows.Row, **options: Any) -> list[Any]:
 
 
 class TestRows:
-    """What is planned."""
+    """Planned rows."""
 
     def test_names_are_unique(self) -> None:
-        """A row is found by its name."""
+        """A name identifies a row."""
         names = [row.name for row in rows.rows()]
         assert len(set(names)) == len(names)
 
-    def test_every_judged_peer_is_there(self) -> None:
-        """Or has nothing to time, and says so."""
+    def test_every_judged_peer_has_rows(self) -> None:
+        """Or declares that it has nothing to time."""
         planned = {row.peer.partition("@")[0] for row in rows.rows()}
         empty = {name for name, file in judged().items() if not table(adapter(file.stem), "TIMED")}
         assert planned - set(rows.PLAIN) == set(judged()) - empty
@@ -114,21 +114,21 @@ class TestRows:
             ("pack_sequences", {"1000", "100000"}),
         ],
     )
-    def test_shapes_of_the_plan(self, op: str, shapes: set[str]) -> None:
+    def test_planned_shapes_exist(self, op: str, shapes: set[str]) -> None:
         """At least these without --full."""
         assert shapes <= {row.shape for row in rows.selected(ops=[op])}
 
-    def test_sizes(self) -> None:
-        """Quick rows are small, and those that take minutes are asked for."""
+    def test_quick_rows_are_small(self) -> None:
+        """Rows that take minutes need --full."""
         assert max(row.reads + row.writes for row in rows.selected(quick=True)) < 1 << 20
         assert {row.size for row in rows.selected()} == {"quick", "default"}
         assert "1000000" in {row.shape for row in rows.selected(full=True)}
 
-    def test_selection(self) -> None:
-        """A target brings its variants, in any case of letters; names add up to fewer rows."""
+    def test_rows_are_selected_by_name(self) -> None:
+        """A target includes its variants, ignoring case; several options select fewer rows."""
         assert {row.peer for row in rows.selected(["VERL", "numpy"])} == {"verl", "verl@vectorized", "NumPy"}
-        found = rows.selected(["torch"], ["token_kl"], ["1x128"])  # what is compiled has one shape
-        assert [row.name for row in found] == ["token_kl k3, per token 1x128 torch"]
+        selected = rows.selected(["torch"], ["token_kl"], ["1x128"])  # compiled rows have one shape
+        assert [row.name for row in selected] == ["token_kl k3, per token 1x128 torch"]
 
     def test_every_row_can_be_verified_and_called(self) -> None:
         """Its op has a workload, limits, and a call of rlkernels."""
@@ -138,15 +138,15 @@ class TestRows:
         assert set(limits.CHECKS) <= defined & set(rlkernels.__all__)
 
     @pytest.mark.parametrize("name", sorted(judged()))
-    def test_what_is_timed_is_judged(self, name: str) -> None:
-        """TIMED is a part of OPS, and each entry has a row; a draw with the library's own generator has no verdict."""
+    def test_timed_ops_are_judged(self, name: str) -> None:
+        """TIMED is a subset of OPS, except draws of a library's own generator, and each entry has a row."""
         module = adapter(judged()[name].stem)
         timed = table(module, "TIMED")
         assert timed - set(rows.DRAWN) <= table(module, "OPS")
         assert timed == {row.op for row in rows.rows() if row.peer == name}
 
-    def test_grades_are_recorded_ones(self) -> None:
-        """A grade that is named is in results/conformance."""
+    def test_grades_are_recorded(self) -> None:
+        """Every grade of a row is in results/conformance."""
         named = [row for row in rows.rows() if row.grade]
         assert len(named) > 100
         assert not {row.name for row in named if row.grade not in ratios.grades(row.peer)}
@@ -155,39 +155,39 @@ class TestRows:
 class TestGrades:
     """The label of conformance."""
 
-    def test_of_a_peer_and_of_a_variant(self) -> None:
+    def test_peers_and_variants_have_grades(self) -> None:
         """Each has its own; a plain formula has none."""
         assert ratios.grades("rlox").get("token_kl[k3]") == "wrong"
         assert set(ratios.grades("verl@vectorized")) == {"group_advantages"}
         assert ratios.grades("NumPy") == {}
 
-    def test_it_stands_in_the_record(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whatever the outcome."""
+    def test_the_record_has_the_grade(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """For every outcome."""
         absent = SimpleNamespace(ready=False)
         monkeypatch.setattr(environments, "environment", lambda _: absent)
         row = next(row for row in rows.rows() if row.peer == "rlox" and row.op == "token_kl")
-        (found,) = measured(row)
-        assert (found.outcome, found.conformance) == ("absent", "wrong")
-        assert "gates peers sync rlox" in found.reason
+        (record,) = measured(row)
+        assert (record.outcome, record.conformance) == ("absent", "wrong")
+        assert "gates peers sync rlox" in record.reason
 
 
 class TestVerified:
     """Both sides are compared with the oracle."""
 
     def outputs(self) -> dict[str, Any]:
-        given = workloads.operands(ROW.op, ROW.shape)
-        d = given["reference"].astype(np.float64) - given["policy"]
+        inputs = workloads.operands(ROW.op, ROW.shape)
+        d = inputs["reference"].astype(np.float64) - inputs["policy"]
         return {"kl": (np.exp(d) - d - 1).astype(np.float32)}
 
-    def test_right_ones_hold(self) -> None:
+    def test_correct_outputs_hold(self) -> None:
         """Two items of evidence."""
-        found = ratios._verified(ROW, {"ours": self.outputs(), "theirs": self.outputs()})
-        assert [item.holds for item in found] == [True, True]
+        evidence = ratios._verified(ROW, {"ours": self.outputs(), "theirs": self.outputs()})
+        assert [item.holds for item in evidence] == [True, True]
 
     @pytest.mark.parametrize(("side", "outcome"), [("ours", "wrong"), ("theirs", "peer wrong")])
     @pytest.mark.parametrize("wrong", ["nan", "other", "shape", "missing"])
-    def test_wrong_ones_are_refused(self, side: str, outcome: str, wrong: str) -> None:
-        """A NaN, another value, another shape, an output that is missing."""
+    def test_wrong_outputs_are_refused(self, side: str, outcome: str, wrong: str) -> None:
+        """A NaN, another value, another shape, or a missing output."""
         sides = {"ours": self.outputs(), "theirs": self.outputs()}
         if wrong == "missing":
             sides[side] = {}
@@ -201,21 +201,21 @@ class TestVerified:
 
 
 class TestOutcomes:
-    """What becomes of a row, in real workers."""
+    """The outcome of a row, in real workers."""
 
     @pytest.mark.alone
-    def test_two_right_sides_are_timed(self, with_adapter: Callable[[str], None]) -> None:
-        """With both times, the ratio, the control, the evidence and the versions of the peer; pairs of all processes count."""
+    def test_two_correct_sides_are_timed(self, with_adapter: Callable[[str], None]) -> None:
+        """The record has both times, ratio, control, evidence and versions, over all processes."""
         with_adapter(f"[{RIGHT} for _ in range(50)][0]")
-        (found,) = measured(ROW, processes=2)
-        assert (found.outcome, found.note, found.processes, found.pairs) == ("timed", "a note", 2, 8)
-        assert found.ratio.value > 10
-        assert found.ratio.value == pytest.approx(found.theirs.median_us / found.ours.median_us, rel=0.7)
-        assert 0.2 < found.control.value < 5
-        assert len(found.evidence) == 2
-        assert found.ours.statement.startswith("token_kl(policy, reference, estimator='k3'")
-        assert found.versions["mine"] == "1"
-        assert found.isa in rlkernels.available_isas()
+        (record,) = measured(ROW, processes=2)
+        assert (record.outcome, record.note, record.processes, record.pairs) == ("timed", "a note", 2, 8)
+        assert record.ratio.value > 10
+        assert record.ratio.value == pytest.approx(record.theirs.median_us / record.ours.median_us, rel=0.7)
+        assert 0.2 < record.control.value < 5
+        assert len(record.evidence) == 2
+        assert record.ours.statement.startswith("token_kl(policy, reference, estimator='k3'")
+        assert record.versions["mine"] == "1"
+        assert record.isa in rlkernels.available_isas()
 
     @pytest.mark.parametrize(
         ("statement", "outcome", "reason"),
@@ -230,37 +230,37 @@ class TestOutcomes:
     def test_a_peer_never_ends_the_run(
         self, statement: str, outcome: str, reason: str, with_adapter: Callable[[str], None]
     ) -> None:
-        """The row says what happened, and so does the next one, in a new worker if need be."""
+        """The row has the reason, and the next row is measured in a new worker if needed."""
         with_adapter(statement)
         first, second = measured(ROW, ROW)
         assert (first.outcome, second.outcome) == (outcome, outcome)
         assert reason in first.reason
         assert first.ratio is None
 
-    def test_an_adapter_that_does_not_load(self, with_adapter: Callable[[str], None], tmp_path: Path) -> None:
-        """It is an error of its rows; what it needs and is installed nowhere makes it absent."""
+    def test_a_broken_adapter_is_an_error(self, with_adapter: Callable[[str], None], tmp_path: Path) -> None:
+        """Its rows are errors; with a missing dependency they are absent."""
         with_adapter(RIGHT)
         (tmp_path / "adapter.py").write_text("1 / 0")
-        assert [found.outcome for found in measured(ROW)] == ["error"]
+        assert [record.outcome for record in measured(ROW)] == ["error"]
         (tmp_path / "adapter.py").write_text("import no_such_package")
-        assert [found.outcome for found in measured(ROW)] == ["absent"]
+        assert [record.outcome for record in measured(ROW)] == ["absent"]
 
-    def test_an_op_that_this_build_lacks(self) -> None:
-        """As at an older commit."""
-        (found,) = measured(replace(ROW, op="no_such_kernel"))
-        assert (found.outcome, found.reason) == ("unsupported", "this rlkernels has no no_such_kernel")
+    def test_a_missing_op_is_unsupported(self) -> None:
+        """Such as an older commit."""
+        (record,) = measured(replace(ROW, op="no_such_kernel"))
+        assert (record.outcome, record.reason) == ("unsupported", "this rlkernels has no no_such_kernel")
 
-    def test_only_rlkernels_reaches_the_peer(self, tmp_path: Path) -> None:
-        """The folder on its path holds one package."""
+    def test_only_rlkernels_is_importable_by_the_peer(self, tmp_path: Path) -> None:
+        """The folder on its path has one package."""
         folder = ratios._link(tmp_path)
         assert [entry.name for entry in folder.iterdir()] == ["rlkernels"]
         assert (folder / "rlkernels" / "__init__.py").is_file()
 
 
 class TestRun:
-    """The verb."""
+    """The command."""
 
-    def run(self, said: list[str], **changes: Any) -> int:
+    def run(self, output: list[str], **changes: Any) -> int:
         options: dict[str, Any] = {
             "targets": ["numpy"],
             "ops": ["token_kl"],
@@ -274,7 +274,7 @@ class TestRun:
             "as_json": False,
             "require": [],
             "only_list": False,
-            "echo": lambda line, err=False: said.append(line),
+            "echo": lambda line, err=False: output.append(line),
         }
         return ratios_run.run(**options | changes)
 
@@ -284,29 +284,29 @@ class TestRun:
         monkeypatch.setattr(ratios_run, "roofline", lambda _: None)
 
     def test_a_run_is_written_and_shown(self, tmp_path: Path) -> None:
-        """A complete file; one screen with the op and the peer."""
-        said: list[str] = []
-        assert self.run(said, require=["NumPy"]) == 0
+        """The file is complete, and the screen has op and peer."""
+        output: list[str] = []
+        assert self.run(output, require=["NumPy"]) == 0
         (file,) = tmp_path.glob("kernels-*.jsonl")
-        found = read_speed(file)
-        assert (found.state, [row.outcome for row in found.rows]) == ("complete", ["timed"])
-        assert found.header.build["threads"] == 1
-        assert "NumPy" in "\n".join(said)
+        results = read_speed(file)
+        assert (results.state, [row.outcome for row in results.rows]) == ("complete", ["timed"])
+        assert results.header.build["threads"] == 1
+        assert "NumPy" in "\n".join(output)
 
-    def test_absent_peers(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """They are counted and listed; nothing was measured is 3, and 1 where one of them is required."""
+    def test_absent_peers_are_listed(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Exit code 3 if nothing was measured, 1 if an absent peer is required."""
         monkeypatch.setattr(environments, "environment", lambda _: SimpleNamespace(ready=False))
-        said: list[str] = []
-        assert self.run(said, targets=["rlox", "verl"]) == 3
+        output: list[str] = []
+        assert self.run(output, targets=["rlox", "verl"]) == 3
         (file,) = tmp_path.glob("kernels-*.jsonl")
         summary = read_speed(file).summary
         assert summary is not None
         assert (summary.absent, summary.counts) == (["rlox", "verl"], {"absent": 2})
-        assert self.run(said, targets=["rlox"], require=["all"]) == 1
-        assert "required, but not timed: rlox" in said
+        assert self.run(output, targets=["rlox"], require=["all"]) == 1
+        assert "required, but not timed: rlox" in output
 
-    def test_a_stopped_run_keeps_what_it_has(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """One of two rows, and no summary."""
+    def test_an_interrupted_run_keeps_its_rows(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """The file has one of two rows and no summary."""
         original = ratios.measure
 
         def stopped(chosen: list[rows.Row], **options: Any) -> Iterator[Any]:
@@ -322,44 +322,44 @@ class TestRun:
     @pytest.mark.parametrize(
         "changes", [{"targets": ["rlx"]}, {"ops": ["kl"]}, {"shapes": ["7x7"]}, {"require": ["liger"]}, {"isa": "mmx"}]
     )
-    def test_unknown_names(self, changes: dict[str, Any]) -> None:
-        """They are refused with what there is."""
+    def test_unknown_names_are_refused(self, changes: dict[str, Any]) -> None:
+        """The message lists the known names."""
         with pytest.raises(ConfigurationError, match="must"):
             self.run([], **changes)
 
     @pytest.mark.slow
-    def test_a_real_peer(self) -> None:
-        """Of rlox in its own environment advantages and packing are timed, its k3 is refused."""
+    def test_rlox_is_timed(self) -> None:
+        """In rlox's environment advantages and packing are timed, its k3 is refused."""
         if not environments.environment("rlox").ready:
             pytest.skip("no environment of rlox: `gates peers sync rlox`")
         command = [sys.executable, "-m", "gates", "bench", "kernels", "--quick", "--targets", "rlox", "--json"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-        found = {record["op"]: record for record in map(json.loads, done.stdout.splitlines())}
-        assert {op: record["outcome"] for op, record in found.items()} == {
+        records = {record["op"]: record for record in map(json.loads, done.stdout.splitlines())}
+        assert {op: record["outcome"] for op, record in records.items()} == {
             "group_advantages": "timed",
             "pack_sequences": "timed",
             "token_kl": "peer wrong",
         }
-        assert found["group_advantages"]["versions"]["rlox"] == "1.2.0"
+        assert records["group_advantages"]["versions"]["rlox"] == "1.2.0"
 
 
 class TestStatements:
-    """Statements of somebody's method, run by themselves."""
+    """Statements of a library's method, run separately."""
 
     @pytest.fixture
     def cut(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.syspath_prepend(str(PEERS / "shared"))
-        import peer_timed  # noqa: PLC0415  it lies beside the adapters
+        import peer_timed  # noqa: PLC0415  a module in the folder of the adapters
 
         return peer_timed.cut
 
-    def test_they_run_by_themselves(self, cut: Any) -> None:
+    def test_statements_become_a_function(self, cut: Any) -> None:
         """From the first to the last, with the names of the module."""
         assert cut(_long, "half =", "scaled =", ("values",), "scaled")([1.0, 3.0]) == [0.5, 1.5]
 
     def test_another_version_is_an_error(self, cut: Any) -> None:
-        """Statements that are not there are no guess."""
+        """Missing statements raise an error."""
         with pytest.raises(LookupError, match="another version"):
             cut(_long, "half =", "quarter =", ("values",), "scaled")
 

@@ -1,4 +1,4 @@
-"""The timing module sees a factor, refuses what is wrong, and decides only what is sure."""
+"""The timing module measures factors, refuses wrong results, and decides only with certainty."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benches import timing
 
 
 class TestVerify:
-    """What is wrong is seen."""
+    """Verification of results."""
 
     @pytest.mark.parametrize(
         "got", [[1.0, 2.1], [1.0, np.nan], [1.0], [1.0, np.inf]], ids=["wrong", "nan", "shape", "infinite"]
@@ -23,30 +23,30 @@ class TestVerify:
         with pytest.raises(AssertionError, match="q, error over limit"):
             timing.require([item])
 
-    def test_a_right_result_holds(self) -> None:
-        """Half a limit away, and infinities that are equal."""
-        found = timing.within("q", np.array([1.005, -np.inf]), np.array([1.0, -np.inf]), 0.01, "by hand")
-        assert found.holds
-        assert found.observed == pytest.approx(0.5)
-        timing.require([found])
+    def test_a_correct_result_holds(self) -> None:
+        """An error of half a limit, and equal infinities."""
+        evidence = timing.within("q", np.array([1.005, -np.inf]), np.array([1.0, -np.inf]), 0.01, "by hand")
+        assert evidence.holds
+        assert evidence.observed == pytest.approx(0.5)
+        timing.require([evidence])
 
 
 class TestInTurns:
-    """Times of several sides."""
+    """Interleaved timing."""
 
     @pytest.mark.alone
-    def test_a_factor_is_seen(self) -> None:
-        """Twenty times the work is more than three times the time; on a busy machine too."""
+    def test_a_large_factor_is_measured(self) -> None:
+        """Twenty times the work takes more than three times as long, even on a busy machine."""
         names = {"short": range(2_000), "long": range(40_000)}
         short, long = timing.in_turns(
             ["sum(short)", "sum(long)"], [names, names], rounds=14, budget_s=20, sample_s=1e-4
         )
-        found = timing.paired_ratio(long.seconds, short.seconds)
-        assert found.low <= found.value <= found.high
-        assert found.value > 3
+        ratio = timing.paired_ratio(long.seconds, short.seconds)
+        assert ratio.low <= ratio.value <= ratio.high
+        assert ratio.value > 3
 
     def test_two_rounds_are_abba(self) -> None:
-        """So that a drift of the machine hits both sides alike."""
+        """A drift of the machine affects both sides equally."""
         order: list[str] = []
         names = {"order": order, "sleep": time.sleep}
         statements = ["order.append('A'); sleep(0.06)", "order.append('B'); sleep(0.06)"]
@@ -55,12 +55,12 @@ class TestInTurns:
         assert first.seconds.size == second.seconds.size == 2
 
     def test_the_budget_ends_it_after_the_fewest_rounds(self) -> None:
-        """Both sides have as many rounds, an even number."""
+        """Both sides have the same even number of rounds."""
         sides = timing.in_turns(["1", "2"], [{}, {}], rounds=50, budget_s=0.0, fewest=4, sample_s=1e-5)
         assert [side.seconds.size for side in sides] == [4, 4]
 
     def test_a_slow_statement_is_not_called_in_vain(self) -> None:
-        """Twice before its rounds, no warming call within them."""
+        """It is called twice before its rounds, without warm-up calls."""
         called: list[float] = []
         names = {"called": called, "sleep": time.sleep}
         timing.in_turns(["called.append(1); sleep(0.51)"], [names], rounds=2, budget_s=0.0)
@@ -90,22 +90,22 @@ class TestInterval:
         """Samples around 2 and 1 give 2; the same samples give the same interval."""
         generator = np.random.default_rng(0)
         over, under = 2 + 0.1 * generator.normal(size=50), 1 + 0.05 * generator.normal(size=50)
-        found = timing.paired_ratio(over, under)
-        assert found.low < 2 < found.high
-        assert found.high - found.low < 0.2
-        assert timing.paired_ratio(over, under) == found
+        ratio = timing.paired_ratio(over, under)
+        assert ratio.low < 2 < ratio.high
+        assert ratio.high - ratio.low < 0.2
+        assert timing.paired_ratio(over, under) == ratio
 
     def test_a_drift_of_both_sides_cancels(self) -> None:
         """Each pair is one moment: the interval of times that double in between is narrow."""
         drift = np.linspace(1, 2, 40)
-        found = timing.paired_ratio(1.1 * drift, drift)
-        assert (found.low, found.high) == pytest.approx((1.1, 1.1))
+        ratio = timing.paired_ratio(1.1 * drift, drift)
+        assert (ratio.low, ratio.high) == pytest.approx((1.1, 1.1))
 
     def test_one_pair_says_nothing(self) -> None:
         """Its interval is everything."""
-        found = timing.paired_ratio([2.0], [1.0])
-        assert (found.low, found.high) == (0.0, np.inf)
-        assert not found.excludes_one()
+        ratio = timing.paired_ratio([2.0], [1.0])
+        assert (ratio.low, ratio.high) == (0.0, np.inf)
+        assert not ratio.excludes_one()
 
     @pytest.mark.parametrize(
         ("ratio", "control", "word"),

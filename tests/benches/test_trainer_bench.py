@@ -1,4 +1,4 @@
-"""`gates bench trainers`: workloads stay what they are, impossible times are rejected, and nobody is left out silently."""
+"""`gates bench trainers`: fixed workloads, rejection of impossible times, and a record for every target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gates.results.speed_records import SPEED_LINE, SpeedSummary, TrainerRecord
 
 ROOT = Path(__file__).parents[2]
 TINY = SHAPES["tiny"]
-#: Append to it; never change a line, since recorded speeds are of these.
+#: Append only, since recorded speeds refer to these.
 DIGESTS = {
     ("tiny", "no-early-end"): "460917b40acbb36c",
     ("tiny", "geometric"): "0d9ee34a10d1a976",
@@ -47,7 +47,7 @@ WEIGHTS = {
     "no-early-end": "b7e03100f0bce0e4",
     "geometric": "aced18b48fc9268e",
 }
-PEAK = 1e10  # operations per second that a doubled machine reaches
+PEAK = 1e10  # operations per second
 
 
 def on(name: str, shape: str = "tiny") -> Workload:
@@ -61,21 +61,21 @@ def steps(lengths: tuple[int, ...], *, rollout_s: float = 1.0, step_s: float = 2
 class TestWorkloads:
     """Workloads and models are pure functions of their names."""
 
-    def test_digests(self) -> None:
-        """A workload that changes is another one, and needs another name."""
+    def test_workloads_do_not_change(self) -> None:
+        """A changed workload needs another name."""
         assert {(s, w): workloads.digest(s, w) for s in SHAPES for w in WORKLOADS} == DIGESTS
 
-    def test_weights(self) -> None:
-        """The weights of each ending stay the same."""
+    def test_weights_do_not_change(self) -> None:
+        """The digests of the weights are fixed."""
         assert {ending: models.digest(TINY, on(ending)) for ending in WEIGHTS} == WEIGHTS
 
-    def test_sizes(self) -> None:
+    def test_models_have_the_documented_sizes(self) -> None:
         """3.4 million parameters, ten times that, and Qwen3-0.6B's 596 million."""
         assert [round(shape.parameters() / 1e5) / 10 for shape in SHAPES.values()] == [3.4, 33.1, 596.0]
         assert sum(v.size for _, v in models.weights(TINY, on("no-early-end"))) == TINY.parameters()
 
-    def test_prompts_have_the_lengths_that_they_should(self) -> None:
-        """The tokenizer gives each text exactly so many tokens, and a step of `ragged` has four different lengths."""
+    def test_prompts_have_exact_lengths(self) -> None:
+        """Each text has exactly its number of tokens, and a step of `ragged` has four different lengths."""
         folder = models.build(TINY, on("ragged"))
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         lengths = [len(tokenizer.encode(text).ids) for text in models.prompts(folder, on("ragged"))]
@@ -83,7 +83,7 @@ class TestWorkloads:
 
 
 class TestEndings:
-    """Rows end by the weights alone."""
+    """The weights decide when rows end."""
 
     @staticmethod
     def end_probabilities(workload: Workload) -> np.ndarray:
@@ -93,36 +93,36 @@ class TestEndings:
         logits = model(mx.array(ids)).astype(mx.float32) / SETTINGS["temperature"]
         return np.array(mx.softmax(logits, axis=-1))[..., 2]
 
-    def test_geometric(self) -> None:
+    def test_geometric_lengths(self) -> None:
         """The end token has nearly the same probability everywhere, 3/T."""
-        found = self.end_probabilities(on("geometric"))
-        assert found.mean() == pytest.approx(3 / 48, rel=0.1)
-        assert found.std() < 0.25 * found.mean()
+        probabilities = self.end_probabilities(on("geometric"))
+        assert probabilities.mean() == pytest.approx(3 / 48, rel=0.1)
+        assert probabilities.std() < 0.25 * probabilities.mean()
 
     @pytest.mark.parametrize("name", ["no-early-end", "4-bit"])
-    def test_none(self, name: str) -> None:
-        """It has no chance where rows do not end early, quantised or not."""
+    def test_rows_without_early_end(self, name: str) -> None:
+        """The end token has almost no probability, quantised or not."""
         assert self.end_probabilities(on(name)).max() < 1e-9
 
-    def test_mean_length(self) -> None:
-        """The expected length is that of a geometric distribution that is cut at the limit."""
+    def test_mean_length_of_a_truncated_geometric(self) -> None:
+        """The expected length is that of a truncated geometric distribution."""
         drawn = np.minimum(np.random.default_rng(0).geometric(3 / 48, 200_000), 48)
         assert on("geometric").mean_length() == pytest.approx(drawn.mean(), rel=0.01)
         assert on("no-early-end").mean_length() == 48
 
 
 class TestRefused:
-    """What cannot be right is rejected with its reason."""
+    """Impossible measurements are rejected with a reason."""
 
     def reason(self, workload: str, lengths: tuple[int, ...], **times: float) -> str:
         return estimates.refused(TINY, on(workload), [steps(lengths, **times)], PEAK)
 
-    def test_plausible(self) -> None:
-        """Steps that take long enough and have the tokens that they should are accepted."""
+    def test_plausible_steps_are_accepted(self) -> None:
+        """Steps with possible times and the right tokens are accepted."""
         assert self.reason("no-early-end", (48,) * 4) == ""
 
-    def test_faster_than_the_floor(self) -> None:
-        """Two operations for each weight and token at twice the measured peak are the least."""
+    def test_impossibly_fast_steps_are_rejected(self) -> None:
+        """The least time is two operations for each weight and token at twice the measured peak."""
         floor, rest = estimates.floors(TINY, Step(0, 0, (48,) * 4, 512), PEAK)
         assert floor == pytest.approx(2 * TINY.products() * 192 / (2 * PEAK))
         assert "generation of a step took" in self.reason("no-early-end", (48,) * 4, rollout_s=0.9 * floor)
@@ -130,7 +130,7 @@ class TestRefused:
         assert "the rest of a step took" in self.reason("no-early-end", (48,) * 4, **short)
 
     @pytest.mark.parametrize(
-        ("workload", "lengths", "words"),
+        ("workload", "lengths", "message"),
         [
             ("no-early-end", (48, 48, 48), "returned 3 completions, must be 4"),
             ("no-early-end", (48, 48, 48, 47), "4 of 16 completions end early"),
@@ -139,37 +139,37 @@ class TestRefused:
             ("geometric", (48, 48, 48, 48), "on average, must be"),
         ],
     )
-    def test_tokens_that_are_not_those_of_the_workload(
-        self, workload: str, lengths: tuple[int, ...], words: str
+    def test_other_tokens_than_the_workloads_are_rejected(
+        self, workload: str, lengths: tuple[int, ...], message: str
     ) -> None:
-        """A generation with other tokens than the workload's is no measurement of it."""
-        assert words in self.reason(workload, lengths)
+        """Completions must have the workload's lengths."""
+        assert message in self.reason(workload, lengths)
 
-    def test_pass_without_steps(self) -> None:
+    def test_a_pass_without_steps_is_rejected(self) -> None:
         """Warm-up alone gives no speed."""
         assert "no timed step" in estimates.refused(TINY, on("geometric"), [Pass()], PEAK)
 
 
 class TestInterval:
-    """A step takes the 10% quantile of the passes, where all did the same work; intervals are by a bootstrap over passes."""
+    """The 10% quantile over passes for equal work, and intervals by a bootstrap over passes."""
 
     @staticmethod
     def noisy(seed: int, seconds: float, passes: int = 8, lengths: tuple[int, ...] = (10,)) -> list[Pass]:
-        """Return passes whose steps are disturbed: contention only adds."""
+        """Return passes with contention, which only adds to times."""
         rng = np.random.default_rng(seed)
         return [
             Pass([Step(seconds / 2, seconds / 2 + seconds * (1 + rng.exponential(0.3)) / 2, lengths) for _ in range(6)])
             for _ in range(passes)
         ]
 
-    def test_contention_hardly_counts(self) -> None:
-        """Of steps that are disturbed by 15% on average, a step's time is within 5% of the undisturbed one."""
+    def test_contention_is_filtered_out(self) -> None:
+        """With contention of 15% on average, a step's time is within 5% of the undisturbed one."""
         value, low, high = estimates.interval([self.noisy(1, 2.0)], estimates.step_seconds)
         assert low <= value <= high
         assert 2.0 <= value < 2.1
 
     def test_ratio_of_disturbed_steps(self) -> None:
-        """Three times the time is three times the time, and the reference over itself covers 1."""
+        """A threefold time has ratio 3, and the interval of the control includes 1."""
         first, second, slow = self.noisy(1, 1.0), self.noisy(2, 1.0), self.noisy(3, 3.0)
         value, low, high = estimates.ratio(slow, [first, second], generation=False)
         assert low < 3.0 * 1.03
@@ -180,7 +180,7 @@ class TestInterval:
         assert high > 0.98
 
     def test_steps_of_other_lengths_are_averaged(self) -> None:
-        """Where the passes drew other lengths, every step counts as it is."""
+        """If passes draw different lengths, every step counts."""
         passes = [steps((10,), step_s=2.0), steps((12,), step_s=4.0)]
         assert estimates.interval([passes], estimates.step_seconds)[0] == 3.0
         assert estimates.interval([passes], estimates.tokens_per_second)[0] == 11.0
@@ -189,29 +189,29 @@ class TestInterval:
         """192 tokens in one second."""
         assert estimates.interval([[steps((48,) * 4)]], estimates.tokens_per_second)[0] == 192.0
 
-    def test_one_pass_says_nothing_of_noise(self) -> None:
-        """Its interval has no end."""
+    def test_one_pass_has_an_unbounded_interval(self) -> None:
+        """The interval of a single pass is infinite."""
         assert estimates.interval([[steps((1,))]], estimates.step_seconds) == (2.0, 0.0, math.inf)
 
 
 class TestLabels:
     """The label of a comparison follows from the grade of its loss in results/conformance."""
 
-    def test_by_grade(self) -> None:
-        """Of every target, from the recorded grades."""
-        found = {name: targets.judged(name) for name in TARGETS}
-        assert found[REFERENCE] == ("same semantics", "")
-        assert found["mlx-lm"] == ("generation only", "")
-        assert found["mlx-tune"] == ("not judged yet", "")
+    def test_labels_follow_recorded_grades(self) -> None:
+        """Every target has the label of its recorded grade."""
+        labels = {name: targets.judged(name) for name in TARGETS}
+        assert labels[REFERENCE] == ("same semantics", "")
+        assert labels["mlx-lm"] == ("generation only", "")
+        assert labels["mlx-tune"] == ("not judged yet", "")
         for name in ("mlxrl", "mlxrl-cli", "mlx-lm-lora", "trl"):
-            label, grade = found[name]
+            label, grade = labels[name]
             assert label == targets.LABELS[grade]
 
     @pytest.mark.parametrize(
         ("grade", "label"),
         [("fragile", "same semantics"), ("departs", "package speed only"), ("wrong", "package speed only")],
     )
-    def test_changes_with_the_grade(self, grade: str, label: str, tmp_path: Path) -> None:
+    def test_a_label_changes_with_the_grade(self, grade: str, label: str, tmp_path: Path) -> None:
         """Another recorded grade gives another label."""
         lines = (targets.CONFORMANCE / "trl.jsonl").read_text().splitlines()
         edited = [json.loads(line) for line in lines]
@@ -221,7 +221,7 @@ class TestLabels:
         (tmp_path / "trl.jsonl").write_text("".join(json.dumps(line) + "\n" for line in edited))
         assert targets.judged("trl", tmp_path) == (label, grade)
 
-    def test_nothing_recorded(self, tmp_path: Path) -> None:
+    def test_without_a_record_there_is_no_label(self, tmp_path: Path) -> None:
         """Without a record there is no label."""
         assert targets.judged("trl", tmp_path) == ("not judged yet", "")
 
@@ -230,7 +230,7 @@ Log = list[tuple[str, str]]
 
 
 class Doubles:
-    """Processes that answer at once: the reference takes two seconds a step, everybody else four."""
+    """Fake processes: the reference takes two seconds a step, all others four."""
 
     def __init__(self, fails: str = "", interrupted_at: int = 0) -> None:
         self.fails, self.interrupted_at = fails, interrupted_at
@@ -281,8 +281,8 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         flags = {"quick": False, "record": False, "as_json": False, "require": (), **options}
         status = run.run(**{**defaults, **flags}, echo=lambda line, **_: printed.append(line))
         (file,) = tmp_path.glob("trainers-*.jsonl") if any(tmp_path.iterdir()) else (None,)
-        found = [] if file is None else [SPEED_LINE.validate_json(line) for _, line in whole_lines(file)]
-        return status, found, printed
+        records = [] if file is None else [SPEED_LINE.validate_json(line) for _, line in whole_lines(file)]
+        return status, records, printed
 
     return called
 
@@ -294,48 +294,48 @@ def rows_of(records: list[Any]) -> dict[str, TrainerRecord]:
 class TestRun:
     """The order of processes, and what a run writes."""
 
-    def test_turns(self, bench: Any) -> None:
+    def test_targets_run_in_turns(self, bench: Any) -> None:
         """The reference runs at both ends of a round, and every second round runs backwards."""
         doubles = Doubles()
         bench(doubles, targets="mlxrl,trl")
         forth = ["reference.py", "mlxrl.py", "trl.py", "reference.py"]
         assert doubles.workers == [*forth, *reversed(forth)]
 
-    def test_numbers(self, bench: Any) -> None:
-        """A target that takes twice as long has the ratio 2; warm-up is in no average."""
+    def test_a_slower_target_has_its_ratio(self, bench: Any) -> None:
+        """A target that takes twice as long has ratio 2; warm-up does not count."""
         status, records, printed = bench(Doubles(), targets="mlxrl,mlx-lm")
-        found = rows_of(records)
+        rows = rows_of(records)
         assert status == 0
-        assert found["mlxrl"].ratio.value == found["mlx-lm"].ratio.value == 2.0
-        assert found["mlxrl"].control.value == found[REFERENCE].control.value == 1.0
-        assert (found[REFERENCE].passes, found["mlxrl"].passes, found["mlxrl"].steps) == (4, 2, 4)
-        assert (found["mlxrl"].step_s.value, found["mlxrl"].gradient_s.value) == (4.0, 2.0)
-        assert (found["mlxrl"].warmup_s, found["mlxrl"].rollout_tokens_per_s.value) == (80.0, 96.0)
-        assert found["mlx-lm"].gradient_s is found["mlx-lm"].iterations_per_s is None
-        assert (found["mlxrl"].prompt_tokens, found["mlxrl"].generated_tokens) == (64, 192)
-        assert found["mlxrl"].settings["threads"] == 1
+        assert rows["mlxrl"].ratio.value == rows["mlx-lm"].ratio.value == 2.0
+        assert rows["mlxrl"].control.value == rows[REFERENCE].control.value == 1.0
+        assert (rows[REFERENCE].passes, rows["mlxrl"].passes, rows["mlxrl"].steps) == (4, 2, 4)
+        assert (rows["mlxrl"].step_s.value, rows["mlxrl"].gradient_s.value) == (4.0, 2.0)
+        assert (rows["mlxrl"].warmup_s, rows["mlxrl"].rollout_tokens_per_s.value) == (80.0, 96.0)
+        assert rows["mlx-lm"].gradient_s is rows["mlx-lm"].iterations_per_s is None
+        assert (rows["mlxrl"].prompt_tokens, rows["mlxrl"].generated_tokens) == (64, 192)
+        assert rows["mlxrl"].settings["threads"] == 1
         assert any("mlxrl" in line and "2.00" in line for line in printed)
 
     def test_absent_targets_are_counted_and_listed(self, bench: Any) -> None:
-        """Each has a record that says how to get it, a line on the screen, and its name in the summary."""
+        """Each has a record with the remedy, a line on the screen, and its name in the summary."""
         _, records, printed = bench(Doubles(), absent=("trl", "mlx-tune"))
-        found = rows_of(records)
-        assert found["trl"].outcome == found["mlx-tune"].outcome == "absent"
-        assert "gates peers sync trl" in found["trl"].reason
-        assert set(found) == set(TARGETS)
+        rows = rows_of(records)
+        assert rows["trl"].outcome == rows["mlx-tune"].outcome == "absent"
+        assert "gates peers sync trl" in rows["trl"].reason
+        assert set(rows) == set(TARGETS)
         assert records[-1].absent == ["mlx-tune", "trl"]
         assert records[-1].counts["absent"] == 2
         assert any("trl: absent" in line for line in printed)
 
     def test_required_target_that_is_absent_fails(self, bench: Any) -> None:
-        """Nothing is timed then."""
+        """Nothing is timed."""
         doubles = Doubles()
         status, records, printed = bench(doubles, absent=("trl",), require=("all",))
         assert (status, records, doubles.workers) == (1, [], [])
         assert "trl is required" in printed[0]
 
     def test_unsupported_workload_has_a_reason(self, bench: Any) -> None:
-        """A target that cannot do a workload gets a record, and no process."""
+        """The target gets a record but no process."""
         doubles = Doubles()
         _, records, _ = bench(doubles, workloads=["ragged"], targets="mlx-tune")
         assert rows_of(records)["mlx-tune"].outcome == "unsupported"
@@ -343,23 +343,23 @@ class TestRun:
         assert "mlx_tune.py" not in doubles.workers
 
     def test_failure_is_an_error_with_its_reason(self, bench: Any) -> None:
-        """The target is not started again, and the others go on."""
+        """The target is not restarted, and the others continue."""
         doubles = Doubles(fails="mlxrl.py")
         status, records, _ = bench(doubles, targets="mlxrl,trl")
-        found = rows_of(records)
-        assert (status, found["mlxrl"].outcome, found["mlxrl"].reason) == (1, "error", "it fell over")
+        rows = rows_of(records)
+        assert (status, rows["mlxrl"].outcome, rows["mlxrl"].reason) == (1, "error", "it fell over")
         assert doubles.workers.count("mlxrl.py") == 1
-        assert found["trl"].outcome == "timed"
+        assert rows["trl"].outcome == "timed"
 
-    def test_interrupted_run_keeps_what_it_has(self, bench: Any) -> None:
-        """Complete passes are written, and the file says that it is incomplete."""
+    def test_an_interrupted_run_keeps_complete_passes(self, bench: Any) -> None:
+        """The file has the complete passes and is marked incomplete."""
         status, records, _ = bench(Doubles(interrupted_at=6), targets="mlxrl", passes=4)
         assert status == 130
         assert rows_of(records)["mlxrl"].outcome == "timed"
         assert not any(isinstance(record, SpeedSummary) for record in records)
 
-    def test_unknown_names(self) -> None:
-        """The message has the nearest name."""
+    def test_unknown_names_suggest_the_nearest(self) -> None:
+        """The message suggests the nearest name."""
         with pytest.raises(run.ConfigurationError, match="mlxrl"):
             run.planned("mlxlr", (), "tiny", None, None, 1, quick=False)
         with pytest.raises(run.ConfigurationError, match="geometric"):

@@ -1,4 +1,4 @@
-"""Processes of the trainers' measurement: what they send, how they end, and a real run."""
+"""Processes of the trainer benchmarks: messages, failures, and a real run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def on(name: str, shape: str = "tiny") -> Workload:
 
 
 class TestProcesses:
-    """A process that misbehaves is a reason, not a hang."""
+    """A misbehaving process ends with a reason instead of a hang."""
 
     @pytest.mark.parametrize(
-        ("code", "words"),
+        ("code", "message"),
         [
             ("raise ValueError('no such model')", "ValueError: no such model"),
             (
@@ -35,17 +35,17 @@ class TestProcesses:
             ("import time; time.sleep(60)", "no message for 0.5 s"),
         ],
     )
-    def test_failures(self, code: str, words: str, tmp_path: Path) -> None:
-        """Errors, early ends and silence each have their words."""
+    def test_failures_have_a_reason(self, code: str, message: str, tmp_path: Path) -> None:
+        """Errors, early ends and silence are distinguished."""
         worker = tmp_path / "worker.py"
         worker.write_text(f"def train(job, probe):\n    {code}\n")
-        with pytest.raises(processes.TargetError, match=words):
+        with pytest.raises(processes.TargetError, match=message):
             list(
                 processes.messages(sys.executable, str(worker), {"warmup": 0}, threads=1, preload=False, silence_s=0.5)
             )
 
-    def test_probe(self, tmp_path: Path) -> None:
-        """Tokens of forward passes count outside generation only, and new shapes are cold."""
+    def test_probe_counts_tokens_outside_generation(self, tmp_path: Path) -> None:
+        """Steps with new shapes are cold."""
         worker = tmp_path / "worker.py"
         worker.write_text(
             "def train(job, probe):\n"
@@ -73,7 +73,7 @@ class TestProcesses:
 
     @pytest.mark.skipif(not blas.chosen().preload, reason="MLX keeps its own BLAS on this system")
     def test_blas_is_used_by_mlx(self) -> None:
-        """With it loaded first, MLX's product has the bits of NumPy's."""
+        """If it is loaded first, MLX's matrix product has the bits of NumPy's."""
         code = (
             "import mlx.core as mx, numpy as np; a = np.random.default_rng(0).standard_normal((96, 96)).astype(np.float32);"
             "print(np.array_equal(np.array(mx.array(a) @ mx.array(a)), a @ a))"
@@ -85,8 +85,8 @@ class TestProcesses:
 
 @pytest.mark.slow
 @pytest.mark.alone
-def test_reference_and_an_installed_peer(tmp_path: Path) -> None:
-    """The command times the reference trainer and a peer whose environment is there, and prints their records."""
+def test_the_reference_and_a_peer_are_timed(tmp_path: Path) -> None:
+    """The command times the reference trainer and an installed peer, and prints their records."""
     ready = [name for name in ("mlx-lm", "mlxrl", "mlx-lm-lora") if targets.python(TARGETS[name])]
     chosen = ",".join([REFERENCE, *ready[:1]])
     line = [sys.executable, "-m", "gates", "bench", "trainers", "--quick", "--threads", "1", "--json"]
@@ -94,10 +94,10 @@ def test_reference_and_an_installed_peer(tmp_path: Path) -> None:
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     records = [SPEED_LINE.validate_json(text) for text in done.stdout.splitlines()]
-    found = {record.target: record for record in records if isinstance(record, TrainerRecord)}
-    assert ",".join(found) == chosen
-    assert all(record.outcome == "timed" for record in found.values())
-    assert found[REFERENCE].forward_tokens > found[REFERENCE].generated_tokens
-    assert found[REFERENCE].settings["loss"] == "grpo"
-    assert found[REFERENCE].peak_memory_bytes
-    assert AGAIN not in found
+    by_target = {record.target: record for record in records if isinstance(record, TrainerRecord)}
+    assert ",".join(by_target) == chosen
+    assert all(record.outcome == "timed" for record in by_target.values())
+    assert by_target[REFERENCE].forward_tokens > by_target[REFERENCE].generated_tokens
+    assert by_target[REFERENCE].settings["loss"] == "grpo"
+    assert by_target[REFERENCE].peak_memory_bytes
+    assert AGAIN not in by_target

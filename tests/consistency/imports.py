@@ -13,13 +13,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @cache
 def graph() -> grimp.ImportGraph:
-    """Return who imports whom in gates and reference; imports inside functions and for type checkers count too."""
+    """Return the import graph of gates and reference, including imports inside functions and for type checkers."""
     return grimp.build_graph("gates", "reference", include_external_packages=True, cache_dir=None)
 
 
 def circles() -> set[frozenset[str]]:
     """Return the groups of modules that import each other, directly or through others of the group (Tarjan, 1972)."""
-    found: set[frozenset[str]] = set()
+    groups: set[frozenset[str]] = set()
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
@@ -34,34 +34,34 @@ def circles() -> set[frozenset[str]]:
             elif imported in stack:
                 low[module] = min(low[module], index[imported])
         if low[module] == index[module]:
-            place = stack.index(module)
-            group = frozenset(stack[place:])
-            del stack[place:]
+            position = stack.index(module)
+            group = frozenset(stack[position:])
+            del stack[position:]
             if len(group) > 1:
-                found.add(group)
+                groups.add(group)
 
     for module in sorted(graph().modules):
         if module not in index:
             visit(module)
-    return found
+    return groups
 
 
 def external(package: str) -> dict[str, set[str]]:
     """Return the packages outside gates and reference that modules of a package import: package → modules."""
-    found: dict[str, set[str]] = {}
+    packages: dict[str, set[str]] = {}
     for module in sorted({package, *graph().find_descendants(package)}):
         for imported in graph().find_modules_directly_imported_by(module):
             if graph().is_module_squashed(imported):
-                found.setdefault(imported, set()).add(module)
-    return found
+                packages.setdefault(imported, set()).add(module)
+    return packages
 
 
 def imports_of(file: Path) -> set[str]:
-    """Return what a file imports, by its text."""
-    found: set[str] = set()
+    """Return the imports of a file by parsing it."""
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return modules

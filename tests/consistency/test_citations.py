@@ -23,18 +23,18 @@ pytestmark = pytest.mark.fast
 
 @cache
 def page() -> str:
-    """The text of the definitions."""
+    """Return the text of the definitions."""
     return (ROOT / PAGE).read_text(encoding="utf-8")
 
 
 @cache
 def headings() -> frozenset[str]:
-    """Its headings, as plain text."""
+    """Return its headings as plain text."""
     return frozenset(re.findall(r"^#+ (.+)$", page(), re.MULTILINE))
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """Every tracked Python and Rust file with its text, this one excepted."""
+    """Yield every tracked Python and Rust file except this one, with its text."""
     listed = subprocess.run(["git", "ls-files", "*.py", "*.rs"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in listed.stdout.splitlines():
         path = ROOT / name
@@ -44,20 +44,22 @@ def sources() -> Iterator[tuple[str, str]]:
 
 def test_every_cited_section_exists() -> None:
     """A citation names a heading of the page, word for word."""
-    cited = [(name, re.sub(r"\s*\n[\s#/!]*", " ", found)) for name, text in sources() for found in CITED.findall(text)]
+    cited = [
+        (name, re.sub(r"\s*\n[\s#/!]*", " ", citation)) for name, text in sources() for citation in CITED.findall(text)
+    ]
     assert len(cited) >= 30, f"only {len(cited)} citations of {PAGE} were found; has its name changed?"
     wrong = sorted({f'{name}: "{heading}"' for name, heading in cited if heading not in headings()})
     assert not wrong, f"no such heading in {PAGE}, must be one of {sorted(headings())}: {wrong}"
 
 
-def test_no_file_cites_what_the_repository_does_not_hold() -> None:
-    """The page that the definitions were written from is not here."""
+def test_no_file_cites_a_document_outside_the_repository() -> None:
+    """The source document of the definitions is not in the repository."""
     wrong = [name for name, text in sources() if re.search(r"semantics\.md|project's semantics|semantics page", text)]
     assert not wrong, f"cite {PAGE} with a heading instead: {wrong}"
 
 
 def test_the_page_has_a_version() -> None:
-    """Results record it; the newest line of its table is the one at the top."""
+    """Results record it, and it is the newest of its table."""
     top = re.search(r"^Version (\d+\.\d+) \((\d{4}-\d{2}-\d{2})\)$", page(), re.MULTILINE)
     assert top, f"{PAGE} must have a line like `Version 1.0 (2026-11-23)`"
     versions = re.findall(r"^\| (\d+\.\d+) \| (\d{4}-\d{2}-\d{2}) \|", page().split("## Versions")[1], re.MULTILINE)
@@ -71,15 +73,15 @@ def test_every_link_within_the_page_has_its_heading() -> None:
 
 
 def test_every_op_is_defined() -> None:
-    """A name that a gate asks for stands in the page, set as code."""
+    """The page has the name of every gated op, set as code."""
     ops = {op.name for gate in registry.load().gates.values() for op in gate.ops}
     assert ops
     assert {op for op in ops if f"`{op}`" not in page()} == set()
 
 
 def test_every_choice_of_a_convention_is_defined() -> None:
-    """Algorithms, losses and other choices that cases name stand in the page, set as code."""
+    """The page has algorithms, losses and other choices of cases, set as code."""
     cases = [case for gate in registry.load().gates.values() for case in gate.cases]
-    found = {value for case in cases for name in NAMED if isinstance(value := case.conventions.get(name), str)}
-    assert {"grpo", "luspo", "dpo", "tis", "k3", "hf"} <= found
-    assert {value for value in found if f"`{value}`" not in page()} == set()
+    choices = {value for case in cases for name in NAMED if isinstance(value := case.conventions.get(name), str)}
+    assert {"grpo", "luspo", "dpo", "tis", "k3", "hf"} <= choices
+    assert {value for value in choices if f"`{value}`" not in page()} == set()

@@ -1,4 +1,4 @@
-"""The families of gates: folders, prefixes, mutants with their patches, and the ops for which shipped subjects are planned."""
+"""The families of gates: folders, prefixes, mutants with their patches, and the planned ops of shipped subjects."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.fast
 
 ROOT = Path(registry.__file__).parents[1]
 FOLDER = ROOT / "gates" / "families"
-OF_RATIO = ("weights", "statistics")  # prefixes of gate ids that are older than the folder
+OF_RATIO = ("weights", "statistics")  # gate id prefixes that differ from the folder for historical reasons
 
 
 @cache
 def functions(module: str) -> frozenset[str]:
-    """Return the names that a module defines; its file is read and not imported, for patches import frameworks."""
+    """Return the names that a module defines, without importing it, since patches import frameworks."""
     file = ROOT / f"{module.replace('.', '/')}.py"
     if not file.exists():
         return frozenset()
@@ -41,22 +41,22 @@ def functions(module: str) -> frozenset[str]:
 
 
 class TestQuickCases:
-    """Which cases `gates check --quick` and a proof take."""
+    """Cases of `gates check --quick` and of proofs."""
 
     def test_a_gate_that_runs_a_model_has_one_quick_case_at_most(self) -> None:
-        """A quick check is to end within seconds; a proof takes the cases of `proof` too."""
+        """A quick check must end within seconds; proofs also use the cases of `proof`."""
         several = [gate for gate in load().gates.values() if sum(case.quick for case in gate.cases) > 1]
         assert len(several) >= 20
         assert not [gate.id for gate in several if runs_a_model(gate)], "mark all but one of its cases `proof`"
 
     def test_each_gate_can_be_proved(self) -> None:
-        """Every gate has a case that a proof takes."""
+        """Every gate has a case for proofs."""
         bare = [gate.id for gate in load().gates.values() if not any(case.quick or case.proof for case in gate.cases)]
         assert not bare
 
 
 class TestFolders:
-    """Where things are."""
+    """Layout of the families."""
 
     def test_every_family_is_a_folder_and_every_folder_a_family(self) -> None:
         """gates.registry loads each of them."""
@@ -67,36 +67,36 @@ class TestFolders:
     def test_a_family_has_ops_gates_mutants_and_patches(self, family: str) -> None:
         """Each is a file, or a folder of files."""
         for part in ("op", "gates", "mutants", "patches"):
-            place = FOLDER / family / part
-            assert place.with_suffix(".py").exists() or place.is_dir(), f"gates/families/{family}/{part}.py is missing"
+            path = FOLDER / family / part
+            assert path.with_suffix(".py").exists() or path.is_dir(), f"gates/families/{family}/{part}.py is missing"
 
     @pytest.mark.parametrize("gate", load().gates.values(), ids=lambda gate: gate.id)
     def test_a_gate_s_id_names_its_folder(self, gate: Gate) -> None:
-        """The check is in the family that the id begins with."""
+        """The check is in the family of the id's first part."""
         prefix = gate.id.partition(".")[0]
         family = "ratio" if prefix in OF_RATIO else prefix
-        found = gate.check.__module__.split(".")[2]
-        assert found == family, f"{gate.id} is in gates/families/{found}, must be in gates/families/{family}"
+        own = gate.check.__module__.split(".")[2]
+        assert own == family, f"{gate.id} is in gates/families/{own}, must be in gates/families/{family}"
 
 
 class TestMutants:
-    """What mutants name exists."""
+    """References of mutants."""
 
     @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda mutant: mutant.name)
     def test_a_mutant_s_patch_exists(self, mutant: Mutant) -> None:
-        """Module and function are in the tree."""
+        """Module and function exist."""
         module, _, function = mutant.patch.partition(":")
         assert function in functions(module), f"edit {module.replace('.', '/')}.py: {mutant.name} wants {function!r}"
 
     @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda mutant: mutant.name)
     def test_a_mutant_s_target_exists(self, mutant: Mutant) -> None:
-        """The function that it replaces, or the class that has it, is in the host's tree."""
+        """The target function, or its class, exists."""
         module, _, function = mutant.target.partition(":")
         named = function.partition(".")[0]
         assert named in functions(module), f"edit {module.replace('.', '/')}.py or the target of {mutant.name}"
 
     def test_every_patch_is_a_mutant_s(self) -> None:
-        """A public function of a file of patches that no mutant and no other patch names is dead."""
+        """A public patch that no mutant or other patch uses is dead code."""
         texts = {file: file.read_text() for file in FOLDER.rglob("*patches*/*.py")}
         texts |= {file: file.read_text() for file in FOLDER.glob("*/*patches.py")}
         used = {mutant.patch.partition(":")[2] for mutant in load().mutants.values()}
@@ -110,10 +110,10 @@ class TestMutants:
 
 
 class TestPlans:
-    """What shipped subjects are planned for is what they have."""
+    """Shipped subjects are planned for exactly their ops."""
 
     def test_the_trainer_s_ops(self) -> None:
-        """gates.subjects.catalogue lists the trainer's ops; nothing but the hash of a model is beside them."""
+        """gates.subjects.catalogue lists the trainer's ops; the only other one is the hash of a model."""
         assert set(catalogue.TRAINER) == set(trainer.OPS) - {"model_hash"}, (
             "edit TRAINER of gates/subjects/catalogue.py"
         )

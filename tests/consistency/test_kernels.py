@@ -23,22 +23,22 @@ pytestmark = pytest.mark.fast
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = "reference/kernels.py"
 STUB = "rust/rlkernels-python/rlkernels.pyi"
-HOUSEKEEPING = {"available_isas", "build_info", "set_threads", "use_isa", "PolicyLoss"}  # they compute nothing
+HOUSEKEEPING = {"available_isas", "build_info", "set_threads", "use_isa", "PolicyLoss"}  # without computation
 NOT_COMPARED = {"uniforms", "xtc_coins", "pack_sequences"}  # without lanes and threads: one body for every machine
-BY_GATE = {"sample_tokens"}  # its gate asks the oracle twice: for the probabilities, then for the draw
+BY_GATE = {"sample_tokens"}  # its gate calls the oracle twice: for the probabilities, then for the draw
 OPS = {op.name: op for gate in load().gates.values() for op in gate.ops}
 
 each = pytest.mark.parametrize("kernel", KERNELS.values(), ids=lambda kernel: kernel.name)
 
 
 def test_the_module_exports_the_table() -> None:
-    """`rlkernels.__all__`, without what computes nothing, is the table; after a change of Rust: `make setup`."""
+    """`rlkernels.__all__` without housekeeping equals the table; after a change of Rust: `make setup`."""
     exported = set(rlkernels.__all__) - HOUSEKEEPING
     assert exported == set(KERNELS), f"edit {TABLE}: {exported ^ set(KERNELS)}"
 
 
 def test_subjects_have_every_kernel() -> None:
-    """rlkernels, its instruction sets and the NumPy baseline are planned for all of them, and have them."""
+    """rlkernels, its instruction sets and the NumPy baseline are planned for all kernels and have them."""
     assert tuple(KERNELS) == catalogue.KERNELS
     assert set(subject.OPS) == {*KERNELS, "kernel_bits"}, "edit gates/subjects/rlkernels.py"
     assert set(KERNELS) <= set(baseline.OPS), "edit gates/subjects/numpy_baseline/subject.py"
@@ -71,7 +71,7 @@ def test_it_is_in_the_stub_and_in_the_bindings(kernel: Kernel) -> None:
 
 @each
 def test_it_is_timed(kernel: Kernel) -> None:
-    """A call of it has a name in the table of timed calls, which begins with its op."""
+    """The table of timed calls has a call whose name starts with its op."""
     assert kernel.name in {name.partition(" ")[0] for name in CALLS}, f"edit benches/calls.py: {kernel.name!r}"
 
 
@@ -82,12 +82,12 @@ def test_it_is_fuzzed(kernel: Kernel) -> None:
     assert re.search(rf"\b{kernel.name}\b", (ROOT / file).read_text()), f"edit {file}"
 
 
-def test_bits_of_all_machines_are_compared() -> None:
+def test_every_kernel_has_bit_identity_cases() -> None:
     """Every kernel with lanes or threads has cases of isa.bits-identical."""
     compared = {op for op, _, _ in isa.KERNELS.values()}
     assert compared == set(KERNELS) - NOT_COMPARED, "edit gates/families/isa/gates.py"
 
 
-def test_the_boundary_is_tried_on_every_function() -> None:
-    """tests/rlkernels/calls.py has a valid call of each."""
+def test_every_function_has_a_boundary_test() -> None:
+    """tests/rlkernels/calls.py has a valid call of each function."""
     assert set(KERNELS) <= set(EXAMPLES), "edit tests/rlkernels/calls.py"

@@ -16,7 +16,7 @@ from gates.registry import FAMILIES, FRAMEWORKS, load
 
 pytestmark = pytest.mark.fast
 
-CIRCLES: set[frozenset[str]] = set()  # known circles; one that is gone must leave this list
+CIRCLES: set[frozenset[str]] = set()  # known circles; remove those that no longer exist
 JUDGE_NEEDS = {"numpy", "pydantic", "typer", "matplotlib", "rich", "filelock", "platformdirs", "psutil", "jinja2"} | {
     "markupsafe",
     "safetensors",
@@ -36,14 +36,14 @@ class TestContracts:
         assert code == 0, capsys.readouterr().out
 
     def test_no_modules_import_each_other(self) -> None:
-        """Imports inside functions count: a circle that is hidden there is still one."""
-        found = circles()
-        assert not found - CIRCLES, [sorted(group) for group in found - CIRCLES]
-        assert not CIRCLES - found, "these circles are gone: remove them from CIRCLES"
+        """Imports inside functions count."""
+        present = circles()
+        assert not present - CIRCLES, [sorted(group) for group in present - CIRCLES]
+        assert not CIRCLES - present, "these circles are gone: remove them from CIRCLES"
 
     def test_families_share_ops_and_helpers_only(self) -> None:
-        """What declares gates or mutants is imported by no other family: a family can be read alone."""
-        found = {
+        """No family imports a module with gates or mutants of another one."""
+        shared = {
             (family, imported)
             for family in FAMILIES
             for module in graph().find_descendants(f"gates.families.{family}")
@@ -52,18 +52,18 @@ class TestContracts:
             and imported.split(".")[2] != family
             and {"gates", "mutants"} & set(imported.split(".")[3:4])
         }
-        assert not found
+        assert not shared
 
 
 class TestExternalPackages:
-    """What has to be installed."""
+    """Third-party imports."""
 
     def test_the_oracle_needs_numpy_only(self) -> None:
-        """Beside the standard library, which has no framework's rounding and no library's conventions."""
+        """The oracle has no framework's rounding and no library's conventions."""
         assert {name for name in external("reference.oracle") if name not in sys.stdlib_module_names} == {"numpy"}
 
     def test_the_judge_needs_small_libraries_only(self) -> None:
-        """Outside what only workers load, gates imports the standard library and small libraries."""
+        """Apart from modules for workers, gates imports the standard library and small libraries."""
         for package, modules in external("gates").items():
             judge = {module for module in modules if not set(module.split(".")) & set(IN_WORKERS)}
             if package in OPTIONAL:
@@ -75,11 +75,11 @@ class TestExternalPackages:
     def test_the_worker_needs_numpy_only(self, name: str) -> None:
         """A worker runs these files by path in any interpreter that has NumPy."""
         for_type_checkers = {"gates", "gates.worker", "gates.worker.frames"}
-        found = imports_of(ROOT / "gates" / "worker" / name) - for_type_checkers
-        assert {name.partition(".")[0] for name in found} <= sys.stdlib_module_names | {"numpy"}
+        imported = imports_of(ROOT / "gates" / "worker" / name) - for_type_checkers
+        assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names | {"numpy"}
 
     def test_a_peer_is_one_file(self) -> None:
-        """A subject with an interpreter of its own imports nothing of Gates, which is not installed there."""
+        """An adapter imports nothing of Gates, which is not installed in the peer's interpreter."""
         folder = ROOT / "gates" / "subjects" / "peers"
         adapters = [
             file for file in folder.glob("*.py") if file.with_name(f"{file.stem.replace('_', '-')}.txt").is_file()
@@ -89,10 +89,10 @@ class TestExternalPackages:
 
 
 class TestProcess:
-    """What the judge's own process loads."""
+    """Modules loaded in the judge's process."""
 
     def run(self, code: str) -> str:
-        """Run code in a fresh interpreter and return what it printed."""
+        """Run code in a fresh interpreter and return its output."""
         return subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
         ).stdout
@@ -132,7 +132,7 @@ class TestMutants:
     """Mutants change the function that runs."""
 
     def test_no_patch_target_is_imported_by_name(self) -> None:
-        """`from module import function` would keep the unmutated function: targets are called through their module."""
+        """`from module import function` would keep the unmutated function, so targets are called through their module."""
         targets = {mutant.target.replace(":", ".") for mutant in load().mutants.values()}
         files = [*(ROOT / "reference").rglob("*.py"), *(ROOT / "gates" / "subjects").rglob("*.py")]
         for file in sorted(files):
@@ -148,15 +148,15 @@ class TestMutants:
 
 @cache
 def _defined(module: str) -> set[str]:
-    """Return functions, methods and assigned names of a module, without importing it: it may need a framework."""
+    """Return functions, methods and assigned names of a module without importing it, since it may need a framework."""
     path = ROOT / module.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.FunctionDef):
-            found.add(node.name)
+            names.add(node.name)
         elif isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
+            names |= {f"{node.name}.{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
         elif isinstance(node, ast.Assign):
-            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-    return found
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names

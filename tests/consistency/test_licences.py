@@ -1,4 +1,4 @@
-"""The project's licences stand at the root; the crate carries the same text for those who build it alone."""
+"""The project's licences are at the root, and the crate has copies."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ pytestmark = pytest.mark.fast
 
 
 def test_the_document_shows_the_recorded_families() -> None:
-    """Each of them, and no other, with what it did."""
+    """Exactly the recorded families, with their results."""
     text = model_families.DOCUMENT.read_text(encoding="utf-8")
     shown = text.partition(model_families.START)[2].partition(model_families.END)[0]
-    found = model_families.recorded()
-    assert shown.strip() == model_families.table(found), "run tools/model_families.py, or render its table again"
-    assert all(f"{line['family']}`" in shown or _escaped(line["family"]) in shown for line in found[1:])
+    lines = model_families.recorded()
+    assert shown.strip() == model_families.table(lines), "run tools/model_families.py, or render its table again"
+    assert all(f"{line['family']}`" in shown or _escaped(line["family"]) in shown for line in lines[1:])
 
 
 def _escaped(name: str) -> str:
@@ -29,7 +29,7 @@ def _escaped(name: str) -> str:
 
 
 def test_most_families_train() -> None:
-    """What the trainer promises of mlx-lm's families in general."""
+    """Most families of mlx-lm train."""
     head, *lines = model_families.recorded()
     assert head["versions"].keys() >= {"mlx", "mlx-lm"}
     assert sum(not line["problem"] for line in lines) >= 0.9 * len(lines)

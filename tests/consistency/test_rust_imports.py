@@ -28,7 +28,7 @@ def crate(folder: Path, **files: str) -> Path:
 
 
 def test_no_file_of_the_crates_is_in_a_circle() -> None:
-    """The check finds nothing in rust/."""
+    """The crates in rust/ have no circle."""
     result = check()
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -61,7 +61,7 @@ def test_a_circle_is_found(tmp_path: Path, files: dict[str, str]) -> None:
     ],
     ids=["re-export by a parent", "tests", "comments and strings", "inline module"],
 )
-def test_what_is_no_circle_passes(tmp_path: Path, files: dict[str, str]) -> None:
-    """Re-exports, tests, comments and inline modules are no imports of another file."""
+def test_other_references_are_not_circles(tmp_path: Path, files: dict[str, str]) -> None:
+    """Re-exports, tests, comments and inline modules are not imports of another file."""
     result = check(crate(tmp_path, **files))
     assert (result.returncode, result.stdout) == (0, "")

@@ -1,1 +1,1 @@
-"""What runs in each target's own interpreter: `process.py` speaks with us, each other file trains with one package."""
+"""Programs for each target's own interpreter: `process.py` has the protocol, each other file trains with one package."""

@@ -1,8 +1,8 @@
-"""Generates with mlx-lm's `batch_generate`: all rows of a step at once, nothing is trained."""
+"""Generate with mlx-lm's `batch_generate`: all rows of a step at once, without training."""
 
 
 def train(job, probe):
-    """Generate as often as the job has steps."""
+    """Generate once for each step of the job."""
     import mlx.core as mx
     from mlx_lm import batch_generate, load
     from mlx_lm.sample_utils import make_sampler
@@ -26,9 +26,9 @@ def train(job, probe):
         },
     )
 
-    def lengths(found):
-        """Count the end token, which it draws and leaves out, of the rows that are not cut at the limit."""
-        return [min(len(ids) + 1, job["tokens"]) for ids in found.token_ids]
+    def lengths(response):
+        """Count the end token, which mlx-lm omits, of rows that end before the limit."""
+        return [min(len(ids) + 1, job["tokens"]) for ids in response.token_ids]
 
     generate = probe.timed(batch_generate, lengths=lengths)
     mx.random.seed(job["seed"])

@@ -1,12 +1,12 @@
-"""Trains with `train_grpo` of mlx-lm-lora as its command does: a frozen second model is the reference policy.
+"""Train with `train_grpo` of mlx-lm-lora like its command: a frozen second model is the reference policy.
 
-A step ends when the loop asks for its next batch. Its trainer passes the number of prompts a step as the number of rows
-that are decoded at a time (grpo_trainer.py, `completion_batch_size=batch_size`), so with one prompt rows are decoded one by one.
+A step ends when the loop requests its next batch. The trainer passes the number of prompts a step as the number of rows
+decoded at a time (grpo_trainer.py, `completion_batch_size=batch_size`), so with one prompt rows are decoded one by one.
 """
 
 
 def train(job, probe):
-    """Make the job's steps."""
+    """Train the steps of the job."""
     import mlx.core as mx
     import mlx.optimizers as optim
     import numpy as np
@@ -24,7 +24,7 @@ def train(job, probe):
     count = job["prompts_per_step"]
     texts = (
         job["prompts"] if count == 1 else job["prompts"][:count]
-    )  # batches are sorted by length: one batch stays mixed
+    )  # batches are sorted by length; a single batch stays mixed
     data = GRPODataset([{"prompt": t, "answer": "0"} for t in texts], tokenizer, text_completion_key="prompt")
     args = grpo_trainer.GRPOTrainingArgs(
         batch_size=count,
@@ -64,7 +64,7 @@ def train(job, probe):
         },
     )
     grpo_trainer.generate_grpo = probe.timed(
-        grpo_trainer.generate_grpo, lengths=lambda found: [ids.size for ids in found[0]]
+        grpo_trainer.generate_grpo, lengths=lambda result: [ids.size for ids in result[0]]
     )
 
     def batches(*rest, **named):
@@ -76,7 +76,7 @@ def train(job, probe):
             yield batch
 
     class Last:
-        """Its report of the last step comes when that is done."""
+        """Receives the report after the last step."""
 
         def on_train_loss_report(self, info):
             """End the last step."""

@@ -1,12 +1,12 @@
-"""Trains with `GRPOTrainer(...).train()` of mlx-tune.
+"""Train with `GRPOTrainer(...).train()` of mlx-tune.
 
 A step ends when the next prompt's cache is built, or when the adapters are saved at the end. Its loss is that of
-REINFORCE on whole sequences (rl_trainers.py, `pg_loss_fn`): beta and loss_type of its configuration are not read there.
+REINFORCE on whole sequences (rl_trainers.py, `pg_loss_fn`): beta and loss_type of its configuration are unused.
 """
 
 
 def train(job, probe):
-    """Make the job's steps."""
+    """Train the steps of the job."""
     import itertools
 
     import mlx.core as mx
@@ -53,11 +53,11 @@ def train(job, probe):
         def counted(sequences, lengths, advantages):
             nonlocal shape
             shape = tuple(sequences.shape)
-            found = once(sequences, lengths, advantages)
+            loss = once(sequences, lengths, advantages)
             probe.forward = sequences.shape[0] * (
                 sequences.shape[1] - 1
-            )  # a compiled pass is traced once, then not seen
-            return found
+            )  # a compiled pass is visible only while it is traced
+            return loss
 
         return counted
 
@@ -65,8 +65,8 @@ def train(job, probe):
     rl_trainers.build_shared_prompt_cache = boundary(probe.timed(rl_trainers.build_shared_prompt_cache), first=True)
     rl_trainers.generate_with_log_probs = probe.timed(
         rl_trainers.generate_with_log_probs,
-        lengths=lambda found: [found[0].size - prompt],
-        evaluate=lambda found: mx.eval(found[0]),
+        lengths=lambda result: [result[0].size - prompt],
+        evaluate=lambda result: mx.eval(result[0]),
     )
     rl_trainers._save_adapters_and_config = boundary(rl_trainers._save_adapters_and_config, first=False)
     mx.random.seed(job["seed"])

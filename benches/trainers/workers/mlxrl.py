@@ -1,4 +1,4 @@
-"""Trains with mlxrl as its documentation's Import API does: batched rollout, `batch_from_rollouts`, `optimizer_step`.
+"""Train with mlxrl by the Import API of its documentation: batched rollout, `batch_from_rollouts`, `optimizer_step`.
 
 The loop is the documented one: it has no function of its own. `batch_groups` is on, by default it decodes row by row.
 `mlxrl train`, its command, generates row by row instead
@@ -7,7 +7,7 @@ The loop is the documented one: it has no function of its own. `batch_groups` is
 
 
 def train(job, probe):
-    """Make the job's steps."""
+    """Train the steps of the job."""
     import dataclasses
 
     import mlx.core as mx
@@ -52,7 +52,7 @@ def train(job, probe):
         },
     )
     rollout = probe.timed(
-        generate_prefix_cached_group_rollouts, lengths=lambda found: [len(c.completion_tokens) for c in found]
+        generate_prefix_cached_group_rollouts, lengths=lambda results: [len(c.completion_tokens) for c in results]
     )
     mx.random.seed(job["seed"])
     count = job["prompts_per_step"]

@@ -1,8 +1,8 @@
-"""Trains with mlxrl by its command, `mlxrl train --config FILE`, whose rollouts are row by row without a shared prompt."""
+"""Train with mlxrl's command, `mlxrl train --config FILE`, whose rollouts are row by row without a shared prompt."""
 
 
 def train(job, probe):
-    """Make the job's steps."""
+    """Train the steps of the job."""
     import itertools
     import json
     import os
@@ -11,7 +11,7 @@ def train(job, probe):
     from mlxrl import cli
 
     probe.use_mlx()
-    os.chdir(job["scratch"])  # it writes below the current folder
+    os.chdir(job["scratch"])  # it writes to the current folder
     config = {
         "model_id": job["folder"],
         "group_size": job["samples"],
@@ -25,16 +25,16 @@ def train(job, probe):
     }
     Path("run.json").write_text(json.dumps(config))
     texts = itertools.cycle(job["prompts"])
-    cli._gsm8k_prompt = lambda *_: (next(texts), "#### 0")  # the command has only its built-in questions
+    cli._gsm8k_prompt = lambda *_: (next(texts), "#### 0")  # the command only has built-in questions
     cli.generate_group_rollouts = probe.timed(
-        cli.generate_group_rollouts, lengths=lambda found: [len(c.completion_tokens) for c in found]
+        cli.generate_group_rollouts, lengths=lambda completions: [len(c.completion_tokens) for c in completions]
     )
     loaded, once = cli.load_policy_with_lora, cli.optimizer_step
 
     def load(**named):
         model, tokenizer, report = loaded(**named)
         lora = named["config"]
-        load.found = {
+        load.settings = {
             "adapter": {"rank": lora.rank, "scale": lora.scale, "dropout": lora.dropout},
             "trainable_parameters": report.trainable_params,
             "dtype": str(model.model.norm.weight.dtype),
@@ -44,17 +44,17 @@ def train(job, probe):
         return model, tokenizer, report
 
     def step(**named):
-        found = once(**named)
+        report = once(**named)
         if probe.number == 0:
-            probe.send("settings", settings=_settings(job, named, load.found))
+            probe.send("settings", settings=_settings(job, named, load.settings))
         probe.step()
-        return found
+        return report
 
     cli.load_policy_with_lora, cli.optimizer_step = load, step
     cli.main(["train", "--config", "run.json"])
 
 
-def _settings(job, named, found):
+def _settings(job, named, result):
     batch, optimizer = named["batch"], named["optimizer"]
     return {
         "samples": len(batch.completion_token_ids),
@@ -71,5 +71,5 @@ def _settings(job, named, found):
         "reference_pass": not batch.reference_is_policy,
         "rows_decoded_at_once": "1, each with a prefill of its own",
         "rewards": "its own accuracy and format: the texts are random, so that most are 0",
-        **found,
+        **result,
     }

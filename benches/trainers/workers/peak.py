@@ -1,11 +1,11 @@
-"""Measures how many floating-point operations a second a matrix product reaches, in MLX and in NumPy."""
+"""Measure the floating-point operations per second of a matrix product in MLX and NumPy."""
 
 SIZE = 1024
 ROUNDS = 5
 
 
 def train(job, probe):
-    """Send the best rate as `peak`; the job has no steps."""
+    """Send the best rate as `peak`."""
     import time
 
     import numpy as np

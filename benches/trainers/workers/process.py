@@ -1,6 +1,6 @@
 """Run by a target's own Python as `process.py FILE`: one job, then the process ends.
 
-FILE defines `train(job, probe)`, which calls the package's public entry point and tells `probe` what it does. The job is
+FILE defines `train(job, probe)`, which calls the package's public entry point and reports to `probe`. The job is
 the first line of standard input, a JSON object (see `benches/trainers/run.py`). Each answer is a line of standard output,
 a JSON object: `settings` once, `step` for each step, `done`, or `failed` with a reason. What the package prints goes to
 standard error. Only the standard library is imported here, before the package.
@@ -17,11 +17,11 @@ import time
 import traceback
 from pathlib import Path
 
-BLAS = ("blas", "cblas", "openblas", "scipy_openblas", "mkl", "blis")  # how the names of their files begin
+BLAS = ("blas", "cblas", "openblas", "scipy_openblas", "mkl", "blis")  # prefixes of BLAS file names
 
 
 def resident_bytes():
-    """Return the most memory of this program, without that of its parent before it was started."""
+    """Return the peak resident memory of this program, without its parent's before exec."""
     try:
         with Path("/proc/self/status").open() as lines:
             return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
@@ -33,7 +33,7 @@ def resident_bytes():
 
 
 def blas_libraries():
-    """Return the file names of every BLAS that this process has loaded, as far as the system tells."""
+    """Return the file names of the BLAS libraries loaded in this process, if the system lists them."""
     try:
         with Path("/proc/self/maps").open() as lines:
             paths = {line.split(maxsplit=5)[5].strip() for line in lines if line.count("/")}
@@ -43,13 +43,13 @@ def blas_libraries():
 
 
 class Probe:
-    """Takes times at boundaries that are synchronised, and counts tokens; it changes nothing that is computed."""
+    """Takes times at synchronised boundaries and counts tokens, without changing the computation."""
 
     def __init__(self, job, answers):
         self.job, self.answers = job, answers
         self.start_bytes = resident_bytes()
         self.settle = lambda: None  # waits for the device
-        self.peak = lambda: None  # most bytes that the framework had
+        self.peak = lambda: None  # peak bytes of the framework
         self.reset_peak = lambda: None
         self.number = 0
         self.shapes = set()
@@ -64,7 +64,7 @@ class Probe:
         print(json.dumps({"event": event, **more}), file=self.answers, flush=True)
 
     def use_mlx(self):
-        """Take boundaries and peaks from MLX, and count what goes through its Qwen3 outside generation."""
+        """Take boundaries and peaks from MLX, and count the tokens of Qwen3's forward passes outside generation."""
         import mlx.core as mx
         from mlx_lm.models import qwen3
 
@@ -78,7 +78,7 @@ class Probe:
         qwen3.Qwen3Model.__call__ = counted
 
     def passed(self, tokens):
-        """Count tokens of a forward pass, padding included, unless it belongs to generation."""
+        """Count the tokens of a forward pass outside generation, including padding."""
         if not self._depth:
             self.forward += tokens
 
@@ -89,7 +89,7 @@ class Probe:
 
     @contextlib.contextmanager
     def generating(self):
-        """Add the time inside to the rollout of this step."""
+        """Add the time of the context to the rollout of this step."""
         self.settle()
         start = time.perf_counter()
         self._depth += 1
@@ -105,23 +105,23 @@ class Probe:
 
         Args:
             function: generates, or prepares it.
-            lengths: takes its result and returns the tokens of each completion.
-            evaluate: takes its result and evaluates what is not evaluated yet.
+            lengths: from its result to the tokens of each completion.
+            evaluate: evaluates a lazy result.
         """
 
         def wrapped(*rest, **named):
             with self.generating():
-                found = function(*rest, **named)
+                result = function(*rest, **named)
                 if evaluate is not None:
-                    evaluate(found)
+                    evaluate(result)
             if lengths is not None:
-                self.lengths += lengths(found)
-            return found
+                self.lengths += lengths(result)
+            return result
 
         return wrapped
 
     def step(self, shape=None):
-        """Send what the step that ends here took. A step is cold if its shape is new: it may have been compiled."""
+        """Send the times of the step that ends here; it is cold if its shape is new, since it may have been compiled."""
         self.settle()
         now = time.perf_counter()
         cold = shape is not None and shape not in self.shapes
@@ -147,21 +147,21 @@ class Probe:
 
 
 def main():
-    """Run the job; what fails is sent as a reason."""
+    """Run the job; a failure is sent with its reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the parent
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else prints goes to stderr
+    os.dup2(2, 1)  # other prints go to stderr
     job = json.loads(sys.stdin.readline())
     probe = Probe(job, answers)
     try:
         train = runpy.run_path(sys.argv[1])["train"]
         train(job, probe)
-    except Exception as error:  # noqa: BLE001  a package may raise anything; it is the answer
+    except Exception as error:  # noqa: BLE001  a package may raise anything, which is reported
         traceback.print_exc()
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        name = "/".join(place.filename.split("/")[-2:])
-        probe.send("failed", reason=f"{type(error).__name__}: {error} ({name}:{place.lineno})"[:600])
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        name = "/".join(frame.filename.split("/")[-2:])
+        probe.send("failed", reason=f"{type(error).__name__}: {error} ({name}:{frame.lineno})"[:600])
         return 1
     probe.send("done")
     return 0

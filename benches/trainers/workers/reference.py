@@ -1,4 +1,4 @@
-"""Trains with the reference trainer of this repository, by the calls of `gates trainer train`."""
+"""Train with the reference trainer of this repository by the calls of `gates trainer train`."""
 
 REWARD = '''"""Rewards that do not depend on texts."""
 
@@ -49,7 +49,7 @@ checkpoint_every_steps = 0
 
 
 def train(job, probe):
-    """Make the job's steps."""
+    """Train the steps of the job."""
     import sys
 
     if job["root"]:
@@ -78,7 +78,7 @@ def train(job, probe):
     chosen = algorithm.create(config)
 
     class Steps(Callback):
-        """Take the boundaries of steps."""
+        """Reports the boundaries of steps."""
 
         def start(self, *_):
             """Start the clock."""
@@ -96,7 +96,7 @@ def train(job, probe):
         seen["model"] = model
         return generate(model, *rest)
 
-    rollout.run = probe.timed(generating, lengths=lambda found: [int(n) for n in found.lengths])
+    rollout.run = probe.timed(generating, lengths=lambda result: [int(n) for n in result.lengths])
     run.train(config, chosen, callbacks=[Steps()])
 
 
@@ -105,7 +105,7 @@ def _settings(config, chosen, model):
 
     from mlx.utils import tree_flatten
 
-    found = dataclasses.asdict(chosen.settings) if dataclasses.is_dataclass(chosen.settings) else {}
+    settings = dataclasses.asdict(chosen.settings) if dataclasses.is_dataclass(chosen.settings) else {}
     return {
         "samples": config.rollout.samples_per_prompt,
         "prompts_per_step": config.loop.prompts_per_step,
@@ -113,9 +113,9 @@ def _settings(config, chosen, model):
         "temperature": config.rollout.temperature,
         "top_p": config.rollout.top_p,
         "top_k": config.rollout.top_k,
-        "beta": found.get("beta"),
-        "epsilon": found.get("epsilon_low"),
-        "epsilon_high": found.get("epsilon_high"),
+        "beta": settings.get("beta"),
+        "epsilon": settings.get("epsilon_low"),
+        "epsilon_high": settings.get("epsilon_high"),
         "loss": config.algorithm.name,
         "learning_rate": config.optimizer.learning_rate,
         "optimizer": config.optimizer.name,

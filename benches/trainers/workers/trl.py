@@ -1,12 +1,12 @@
-"""Trains with `GRPOTrainer.train()` of TRL on torch, with transformers' Qwen3 of the same weights.
+"""Train with `GRPOTrainer.train()` of TRL on torch, with transformers' Qwen3 of the same weights.
 
-PEFT is no part of its environment, so that all weights train. Everything that the workload does not name is as TRL has it,
-but for `bf16`: the dtype is the model's.
+PEFT is not in its environment, so all weights train. Settings that the workload does not name have TRL's defaults, except
+`bf16`: the dtype is the model's.
 """
 
 
 def train(job, probe):
-    """Make the job's steps."""
+    """Train the steps of the job."""
     import datasets
     import torch
     import transformers
@@ -45,7 +45,7 @@ def train(job, probe):
         return job["rewards"][: len(completions)]
 
     class Steps(transformers.TrainerCallback):
-        """Take the boundaries of steps."""
+        """Reports the boundaries of steps."""
 
         def on_train_begin(self, *_, **__):
             """Start the clock."""
@@ -64,7 +64,7 @@ def train(job, probe):
     )
     probe.send("settings", settings=_settings(trainer, device, torch))
     trainer._generate_single_turn = probe.timed(
-        trainer._generate_single_turn, lengths=lambda found: [len(ids) for ids in found[0]]
+        trainer._generate_single_turn, lengths=lambda result: [len(ids) for ids in result[0]]
     )
     plain = modeling_qwen3.Qwen3Model.forward
 

@@ -11,7 +11,7 @@ VERBS = ("smoke", "train", "generate", "evaluate", "memory")
 ANY_ARGUMENTS = {
     "ignore_unknown_options": True,
     "allow_extra_args": True,
-}  # so that an old name never fails on its options
+}  # accept any options after an old name
 
 app = typer.Typer(help="Train, try and measure models with the MLX reference trainer.", no_args_is_help=True)
 app.command("smoke", cls=Verb, epilog=smoke.EXAMPLES)(smoke.smoke)
@@ -22,7 +22,7 @@ app.command("memory", cls=Verb, epilog=memory.EXAMPLES)(memory.memory)
 
 
 def moved(context: typer.Context) -> None:
-    """Answer the old name of a verb with its new one.
+    """Refuse the old name of a verb and give the new one.
 
     Raises:
         ConfigurationError: always.

@@ -37,10 +37,10 @@ def evaluate(
         chosen = configuration.configured(config, settings, verb="evaluate")
         from reference.trainer.loop import evaluate as evaluation
 
-        found = evaluation.run(chosen, adapter, base=base)
+        results = evaluation.run(chosen, adapter, base=base)
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        typer.echo(json.dumps(results, indent=2))
         return
-    for name, value in found.items():
+    for name, value in results.items():
         shown = f"{value:.6g}" if isinstance(value, float) else value or "none, the base model"
         typer.echo(f"{name:28} {shown}")

@@ -1,4 +1,4 @@
-"""`gates trainer generate`: completions of prompts, with the very draws of a training rollout."""
+"""`gates trainer generate`: completions of prompts, with the random draws of a training rollout."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def generate(
 
     if base and adapter is not None:
         raise ConfigurationError("--base and --adapter exclude each other; give one of them")
-    given = {"samples_per_prompt": samples, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
-    extra = [f"rollout.{key}={value}" for key, value in given.items() if value is not None]
+    overrides = {"samples_per_prompt": samples, "max_tokens": max_tokens, "temperature": temperature, "seed": seed}
+    extra = [f"rollout.{key}={value}" for key, value in overrides.items() if value is not None]
     with configuration.user_errors():
         chosen = configuration.configured(config, [*(settings or []), *extra], verb="generate")
         from reference.trainer import storage
         from reference.trainer.loop import generate as loop_generate
 
-        made = loop_generate.run(chosen, prompt, adapter, base=base)
+        completions = loop_generate.run(chosen, prompt, adapter, base=base)
     if as_json:
-        typer.echo(storage.encoded(made, indent=2).decode())
+        typer.echo(storage.encoded(completions, indent=2).decode())
         return
-    for one in made:
-        typer.echo(f"{one['prompt']}{one['completion']}" + ("" if one["ended"] else " …"))
+    for completion in completions:
+        typer.echo(f"{completion['prompt']}{completion['completion']}" + ("" if completion["ended"] else " …"))

@@ -1,4 +1,4 @@
-"""`gates trainer memory`: what a run will take, from the numbers of a model's config.json."""
+"""`gates trainer memory`: estimate a run's memory from a model's config.json."""
 
 from __future__ import annotations
 

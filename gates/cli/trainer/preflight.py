@@ -17,8 +17,8 @@ def estimated(config: Config, prompt_tokens: int) -> dict[str, Any]:
 
     shape = preflight.shape(config)
     plan = preflight.plan(config, prompt_tokens)
-    found = estimates.estimate(shape, plan)
-    return {**dataclasses.asdict(found), "peak": found.peak, "plan": dataclasses.asdict(plan)}
+    estimate = estimates.estimate(shape, plan)
+    return {**dataclasses.asdict(estimate), "peak": estimate.peak, "plan": dataclasses.asdict(plan)}
 
 
 def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""`gates trainer smoke`: what would train on a model, before a run is paid for."""
+"""`gates trainer smoke`: show which parameters of a model would train."""
 
 from __future__ import annotations
 
@@ -54,24 +54,24 @@ def _known(model: str) -> str:
 
 
 def _pairs(option: str, pairs: list[str]) -> dict[str, Any]:
-    """Return KEY=VALUE pairs as a mapping; values are JSON where they can be, `targets` are names between commas."""
+    """Return KEY=VALUE pairs as a mapping; values are parsed as JSON where possible, `targets` as names separated by commas."""
     import json
 
     from gates.model import ConfigurationError
 
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals:
             raise ConfigurationError(f"{option} {pair}: must be KEY=VALUE, such as {option} layers=2")
         if key == "targets":
-            found[key] = [name for name in value.split(",") if name]
+            values[key] = [name for name in value.split(",") if name]
             continue
         try:
-            found[key] = json.loads(value)
+            values[key] = json.loads(value)
         except json.JSONDecodeError:
-            found[key] = value
-    return found
+            values[key] = value
+    return values
 
 
 def _run(spec: dict[str, Any], adapter: dict[str, Any]) -> Report:

@@ -18,8 +18,8 @@ def interrupted(done: int, file: Path, settings: Sequence[str]) -> str:
 
 def no_memory(error: BaseException) -> bool:
     """Return whether an error means out of memory; MLX raises RuntimeError for this and for other failures."""
-    words = str(error).lower()
-    return isinstance(error, MemoryError) or any(w in words for w in ("malloc", "insufficient memory", "bad_alloc"))
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or any(w in message for w in ("malloc", "insufficient memory", "bad_alloc"))
 
 
 def out_of_memory(config: Any, prompt_tokens: int, error: BaseException) -> str:

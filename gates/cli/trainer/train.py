@@ -1,4 +1,4 @@
-"""`gates trainer train`: train as a configuration says."""
+"""`gates trainer train`: train as configured."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def _dry_run(config: Config, *, as_json: bool) -> None:
     inputs.read(config)
     tables = config.model_dump(mode="json")
     if as_json:
-        found = preflight.estimated(config, config.data.max_prompt_tokens)
-        typer.echo(json.dumps({"configuration": tables, "memory": found}, indent=2))
+        estimate = preflight.estimated(config, config.data.max_prompt_tokens)
+        typer.echo(json.dumps({"configuration": tables, "memory": estimate}, indent=2))
         return
     typer.echo(write.toml(tables))
     typer.echo("\n".join(preflight.lines(config, config.data.max_prompt_tokens, None)))
@@ -103,7 +103,7 @@ def _report(summary: Any, *, as_json: bool) -> None:
 
 
 def _progress(summary: Any) -> str:
-    """Return the first and the last mean reward, or mean margin of pairs; a resumed run that was complete has neither."""
+    """Return the first and the last mean reward, or mean margin of pairs; a resumed run that was complete has no values."""
     if not summary.metrics:
         return "all of them taken before"
     ends = (summary.first, summary.metrics)

@@ -1,4 +1,4 @@
-"""The NumPy baseline's advantages: of one reward in its group, and of several that are normalised before they are summed."""
+"""The NumPy baseline's advantages: within groups, of several normalised rewards, and GAE."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _group_grid(rewards: Array, group_size: int, least: int) -> Array:
 
 
 def _in_units(rewards2d: Array) -> tuple[Array, Array, Array, Array]:
-    """Scale each row by a power of two, which keeps sums and squares in range and changes no bit of a mean."""
+    """Scale each row by a power of two, which keeps sums and squares in range without changing a bit of a mean."""
     scored = ~np.isnan(rewards2d)
     values = np.where(scored, rewards2d, 0.0)
     power = np.frexp(np.max(np.abs(values), axis=1, keepdims=True))[1]
@@ -62,13 +62,13 @@ def _in_units(rewards2d: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def constant_groups(rewards2d: Array) -> Array:
-    """Return for each group whether its scored rewards are all equal, one or none included."""
+    """Return for each group whether its scored rewards are all equal; true for one or none."""
     highest = np.fmax.reduce(rewards2d, axis=1)
     return ~(highest > np.fmin.reduce(rewards2d, axis=1))
 
 
 def scale_divisor(rewards2d: Array, scale: str, ddof: int | None, eps: float | None, eps_mode: str | None) -> Array:
-    """Return what divides each group, broadcastable to (prompts, group_size); infinite below the threshold."""
+    """Return the divisor of each group, broadcastable to (prompts, group_size); infinite below the threshold."""
     if scale == "none" or ddof is None or eps is None:
         return np.ones((1, 1))
     spread = _deviation(rewards2d if scale == "group" else rewards2d.reshape(1, -1), ddof)
@@ -134,13 +134,13 @@ def weighted_sum(scores: Array, weights: Array) -> Array:
 
 
 def z_scores(values: Array, ddof: int, eps: float) -> Array:
-    """Return (x − mean) / (std + eps) along the last axis over what is not NaN; 0 where it is, or where all are equal."""
+    """Return (x − mean) / (std + eps) along the last axis, ignoring NaN; 0 at NaN, or where all values are equal."""
     scored = ~np.isnan(values)
     count = scored.sum(axis=-1, keepdims=True)
     largest = np.max(np.where(scored, values, -np.inf), axis=-1, keepdims=True)
     smallest = np.min(np.where(scored, values, np.inf), axis=-1, keepdims=True)
     moves = largest > smallest
-    anchor = np.where(moves, smallest, 0.0)  # sums of what lies above the smallest lose nothing to a common offset
+    anchor = np.where(moves, smallest, 0.0)  # sums of differences to the smallest lose nothing to a common offset
     above = np.where(scored & moves, values - anchor, 0.0)
     centred = np.where(scored & moves, above - above.sum(axis=-1, keepdims=True) / np.maximum(count, 1), 0.0)
     unit = np.maximum(np.max(np.abs(centred), axis=-1, keepdims=True), np.finfo(np.float64).tiny)
@@ -173,15 +173,15 @@ def gae(
 
 
 def backwards(reward: Array, value: Array, ends: Array, last: float, gamma: float, lam: float) -> Array:
-    """Return the estimates of one row of tokens, in the wider arithmetic of the machine where it has one."""
+    """Return the estimates of one row of tokens, in np.longdouble."""
     following = np.append(value[1:], last) * ~ends
     deltas = reward.astype(np.longdouble) + np.longdouble(gamma) * following - value
     trace, advantage = np.longdouble(gamma) * np.longdouble(lam), np.longdouble(0.0)
-    found = np.zeros(deltas.shape, np.longdouble)
+    estimates = np.zeros(deltas.shape, np.longdouble)
     for token in reversed(range(len(deltas))):
         advantage = deltas[token] + trace * advantage * ~ends[token]
-        found[token] = advantage
-    return found.astype(np.float64)
+        estimates[token] = advantage
+    return estimates.astype(np.float64)
 
 
 def _token_slots(shape: tuple[int, ...], mask: Array | None, lengths: Array | None) -> list[Array]:

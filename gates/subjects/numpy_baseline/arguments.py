@@ -1,4 +1,4 @@
-"""What the NumPy baseline's families accept: arrays as float64, and numbers within their range."""
+"""Validate arguments of the NumPy baseline: arrays as float64, and numbers within their range."""
 
 from __future__ import annotations
 

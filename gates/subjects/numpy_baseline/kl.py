@@ -56,7 +56,7 @@ def token_kl(  # noqa: PLR0913  the op's keywords
 
 
 def clamped(values: Array, most: float | None) -> Array:
-    """Return the estimates within [-most, most], or as they are."""
+    """Return the estimates clipped to [-most, most], or unchanged without a bound."""
     return values if most is None else np.clip(values, -most, most)
 
 

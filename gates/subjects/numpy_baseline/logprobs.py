@@ -1,4 +1,4 @@
-"""The NumPy baseline's sums over a vocabulary: log-probs and entropy of tokens, the way back, and the full divergence."""
+"""The NumPy baseline's sums over a vocabulary: log-probs and entropy of tokens, their gradient, and the full KL."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ def selective_log_softmax(
     entropy: bool = False,
     ignore_index: int | None = None,
 ) -> Array | tuple[Array, Array]:
-    """Log-probs of the chosen tokens in nats, and with `entropy` that of the whole tempered distribution.
+    """Log-probs of the chosen tokens in nats, and with `entropy` the entropy of the scaled distribution.
 
     Float32 for logits of float16, bfloat16 and float32, else float64.
     """
     rows, tokens = _rows(logits, ids, ignore_index)
     dtype = np.float32 if np.asarray(logits).dtype.itemsize <= 4 else np.float64
-    found, entropies = np.zeros(tokens.shape), np.zeros(len(rows))
+    chosen, entropies = np.zeros(tokens.shape), np.zeros(len(rows))
     for index, (row, of_row) in enumerate(zip(rows, tokens, strict=True)):  # a row at a time: V may be 151,936
         slots = counted(of_row, ignore_index)
         if not len(slots):
             continue
         shifted = temperature_scaled(row, temperature)
         log_sum = log_sum_exp(shifted)
-        found[index, slots] = shifted[of_row[slots]] - log_sum
+        chosen[index, slots] = shifted[of_row[slots]] - log_sum
         if entropy:
             entropies[index] = entropy_of(row, shifted, log_sum)
-    logprobs = found.reshape(np.shape(ids)).astype(dtype)
+    logprobs = chosen.reshape(np.shape(ids)).astype(dtype)
     return (logprobs, entropies.reshape(np.shape(logits)[:-1]).astype(dtype)) if entropy else logprobs
 
 
@@ -92,7 +92,7 @@ def temperature_scaled(row: Array, temperature: float) -> Array:
 
 
 def row_offset(row: Array) -> Any:
-    """Return what is subtracted before exponentials, so that none overflows."""
+    """Return the offset subtracted before exponentials to prevent overflow."""
     return row.max()
 
 
@@ -102,7 +102,7 @@ def log_sum_exp(shifted: Array) -> float:
 
 
 def entropy_of(row: Array, shifted: Array, log_sum: float) -> float:
-    """Return log Σ − Σ s exp(s) / Σ with s = shifted: no term cancels another, for no s is above 0."""
+    """Return log Σ − Σ s exp(s) / Σ with s = shifted: no cancellation, since no s is above 0."""
     del row
     weights = np.exp(shifted)
     surprise = np.multiply(weights, shifted, out=np.zeros(shifted.shape), where=weights > 0.0)
@@ -125,7 +125,7 @@ def entropy_slope(logprobs: Array, upstream: float) -> Array:
 
 
 def row_divergence(policy: Array, reference: Array) -> float:
-    """Return Σ p (log p − log q) of one row; a token that the policy cannot draw adds nothing."""
+    """Return Σ p (log p − log q) of one row; a token of probability 0 adds nothing."""
     possible = policy > -np.inf
     left, right = policy[possible], reference[possible]
     if np.any(right == -np.inf):
@@ -134,7 +134,7 @@ def row_divergence(policy: Array, reference: Array) -> float:
 
 
 def _rows(logits: Array, ids: Array, ignore_index: int | None) -> tuple[Array, Array]:
-    """Return the logits (rows, V) and the tokens (rows, K), those that are ignored included."""
+    """Return the logits (rows, V) and the tokens (rows, K), including ignored ones."""
     values = arguments.vocabulary("logits", logits)
     shape, size = values.shape[:-1], values.shape[-1]
     tokens = np.asarray(ids)

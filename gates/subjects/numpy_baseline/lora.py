@@ -1,4 +1,4 @@
-"""The NumPy baseline's linear layer with a low-rank adapter, whose input an update drops in part."""
+"""The NumPy baseline's linear layer with a low-rank adapter and dropout of its input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def lora_linear(
     *, x: Array, weight: Array, a: Array, b: Array, scale: float, p: float, draw: Sequence[int] | None
 ) -> dict[str, Array]:
-    """Return the output and which inputs of the adapter were kept; `draw` None is outside an update."""
+    """Return the output and the mask of kept inputs of the adapter; `draw` is None outside an update."""
     kept = np.ones(x.shape, np.bool_) if draw is None else mask(x.shape, p, draw)
     dropped = np.where(kept, x, 0.0) / (1.0 if draw is None else 1.0 - p)
     wide = [array.astype(np.float64) for array in (x, weight, dropped, a, b)]
@@ -24,6 +24,6 @@ def lora_linear(
 
 
 def mask(shape: tuple[int, ...], p: float, draw: Sequence[int]) -> Array:
-    """Return which elements are kept, each with probability 1 - p, as a function of the draw's numbers."""
+    """Return the mask of kept elements, each with probability 1 - p, as a function of the draw's numbers."""
     kept: Array = np.random.Generator(np.random.Philox(np.random.SeedSequence(list(draw)))).random(shape) >= p
     return kept

@@ -50,7 +50,7 @@ PRESETS = {
 
 
 class Step(NamedTuple):
-    """The tokens of a step, (B, T) each, 0 where no token stands; `tokens` is (B, 1)."""
+    """The tokens of a step, (B, T) each, 0 in masked slots; `tokens` is (B, 1)."""
 
     lp: Array
     old: Array
@@ -135,7 +135,7 @@ def loss_of_completions(
     algorithm: str,
     **inputs: Any,
 ) -> tuple[float, Array]:
-    """Return the loss of sampled completions and its gradient; a truncated one is a row without tokens, if masked."""
+    """Return the loss of sampled completions and its gradient; a truncated row, if masked, has no tokens."""
     counts = np.where(ended, lengths, 0) if mask_truncated else lengths
     rows = len(counts)
     sizes = [min(micro_batch_rows, rows - start) for start in range(0, rows, micro_batch_rows)]
@@ -195,7 +195,7 @@ def without_rows(where: terms.Slots, row_mask: Array) -> terms.Slots:
 
 
 def old_or_policy(policy: Array, old: Array | None) -> Array:
-    """Return the behaviour policy's log-probs; on-policy they are the policy's own, held constant."""
+    """Return the behaviour policy's log-probs; on-policy they are the policy's own as constants."""
     return policy if old is None else old
 
 
@@ -278,7 +278,7 @@ def _clipped(step: Step, level: str, settings: dict[str, Any]) -> tuple[Array, A
 
 
 def clipped(ratio: Array, advantage: Array, low: float, high: float, cap: float) -> tuple[Array, Array]:
-    """Return l = -min(min(r, δ)·A, clip(r)·A) and its slope, dead strictly outside the bound that A's sign names."""
+    """Return l = -min(min(r, δ)·A, clip(r)·A) and its slope, 0 strictly outside the bound for A's sign."""
     positive = advantage > 0.0
     held = np.where(positive, np.minimum(ratio, high), np.minimum(np.maximum(ratio, low), cap))
     free = np.where(positive, ratio <= high, (ratio >= low) & (ratio <= cap))
@@ -286,7 +286,7 @@ def clipped(ratio: Array, advantage: Array, low: float, high: float, cap: float)
 
 
 def _scaled(ratio: Array, advantage: Array) -> Array:
-    """Without an advantage there is no loss, not even where the ratio is infinite."""
+    """Return r·A, which is 0 for A = 0 even if the ratio is infinite."""
     return terms.select(np.where(advantage != 0.0, ratio, 0.0) * advantage, advantage != 0.0)
 
 
@@ -334,7 +334,7 @@ def _gated(step: Step, level: str, settings: dict[str, Any]) -> tuple[Array, Arr
 
 
 def gate(ratio: Array, excess: Array, temperature: Array) -> tuple[Array, Array]:
-    """Return (4/τ)·σ(τ(r - 1)) and its slope 4·σ·(1 - σ)·r, 0 where the gate is wide open."""
+    """Return (4/τ)·σ(τ(r - 1)) and its slope 4·σ·(1 - σ)·r, 0 where the gate saturates."""
     small = np.exp(-np.abs(temperature * excess))  # exp of the positive side is infinite before this is 0
     opened = np.where(excess < 0, small, 1.0) / (1.0 + small)
     shut = np.where(excess < 0, 1.0, small) / (1.0 + small)
@@ -351,7 +351,7 @@ def _clipped_in_nats(step: Step, _level: str, settings: dict[str, Any]) -> tuple
 
 
 def held(moved: Array, advantage: Array, low: float, high: float) -> tuple[Array, Array]:
-    """Return q = min(D, ε_high) where A > 0, else max(D, -ε_low), in log space, and where D itself is left."""
+    """Return q = min(D, ε_high) where A > 0, else max(D, -ε_low), in log space, and where q is D."""
     q = np.where(advantage > 0.0, np.minimum(moved, high), np.maximum(moved, -low))
     return q, q == moved
 
@@ -359,9 +359,9 @@ def held(moved: Array, advantage: Array, low: float, high: float) -> tuple[Array
 def kl_term(
     step: Step, reference: Array, estimator: str | None, kl_ratio: str | None, limit: float | None = None
 ) -> tuple[Array, Array]:
-    """Return the estimate per token times the ratio that `kl_ratio` names, and its slope, which flows through both.
+    """Return the estimate per token times the ratio of `kl_ratio`, and its slope through both factors.
 
-    An estimate beyond ±limit is held there and has no slope of its own.
+    An estimate beyond ±limit is clipped and has no slope.
     """
     arguments.one_of("kl_estimator", estimator, ("k1", "k2", "k3"))
     arguments.one_of("kl_ratio", kl_ratio, ("none", "token", "sequence"))
@@ -402,7 +402,7 @@ BOUNDS: dict[str, Callable[[Step, str, dict[str, Any]], tuple[Array, Array]]] = 
 }
 
 
-# What one token of a row weighs in the loss, (B,). A row without tokens counts in B and adds nothing.
+# The weight of each token of a row in the loss, (B,). A row without tokens counts in B and adds nothing.
 
 
 def _inverse(tokens: Array) -> Array:
@@ -446,7 +446,7 @@ def _micro_batch_weights(mask: Array, *, micro_batches: Sequence[int] | None = N
 
 
 def dr_grpo_denominator(mask: Array, max_length: int) -> float:
-    """Return B times the configured L_max, never the batch's longest row."""
+    """Return B times the configured L_max, which is not the batch's longest row."""
     return float(len(mask) * max_length)
 
 

@@ -1,4 +1,4 @@
-"""The NumPy baseline's packing: first-fit- and best-fit-decreasing bins, wrapped ones, and how full they are."""
+"""The NumPy baseline's packing: first-fit- and best-fit-decreasing bins, wrapped bins, and their efficiency."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def pack_sequences(
     strategy: str = "first-fit-decreasing",
     over_long: str = "error",
 ) -> tuple[Any, ...]:
-    """Bins as (indices, offsets, efficiency); equal lengths keep their order, and so do equally full bins.
+    """Bins as (indices, offsets, efficiency); equal lengths and equally full bins keep their order.
 
-    With over_long "split" the bins hold pieces, and their starts and sizes follow.
+    With over_long "split" the bins hold pieces, whose starts and sizes are returned too.
     """
     arguments.one_of("strategy", strategy, (*STRATEGIES, "wrapped"))
     arguments.one_of("over_long", over_long, ("split",) if strategy == "wrapped" else ("error", "truncate", "split"))
@@ -50,7 +50,7 @@ def pack_sequences(
 
 
 def allowed_lengths(sizes: Array, max_length: int, over_long: str) -> Array:
-    """Return the lengths that are packed: cut to the bin's where that was asked for by name."""
+    """Return the packed lengths, truncated to the bin's with over_long "truncate"."""
     if over_long == "truncate":
         return np.minimum(sizes, max_length)
     if long := np.flatnonzero(sizes > max_length).tolist():
@@ -59,7 +59,7 @@ def allowed_lengths(sizes: Array, max_length: int, over_long: str) -> Array:
 
 
 def split_pieces(lengths: Array, max_length: int) -> tuple[Array, Array, Array]:
-    """Return sequence, start and size of the pieces of at most `max_length` tokens, all but the last of a sequence full."""
+    """Return sequence, start and size of each piece; all but the last of a sequence have `max_length` tokens."""
     counts = -(-lengths // max_length)
     owners = np.repeat(np.arange(lengths.size), counts)
     starts = (np.arange(owners.size) - np.repeat(np.cumsum(counts) - counts, counts)) * max_length
@@ -67,7 +67,7 @@ def split_pieces(lengths: Array, max_length: int) -> tuple[Array, Array, Array]:
 
 
 def wrapped_pieces(lengths: Array, max_length: int) -> tuple[Array, Array, Array]:
-    """Return sequence, start and size of what lies between the ends of sequences and bins, all written in one line."""
+    """Return sequence, start and size of the pieces of concatenated sequences between ends of sequences and bins."""
     ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1]) if ends.size else 0
     cuts = np.unique(np.concatenate([[0], ends, np.arange(0, total, max_length)]))
@@ -75,9 +75,9 @@ def wrapped_pieces(lengths: Array, max_length: int) -> tuple[Array, Array, Array
     return owners, cuts[:-1] - (ends - lengths)[owners], np.diff(cuts)
 
 
-def efficiency(given: Array, packed: Array, bins: int, max_length: int) -> float:
-    """Return the tokens kept over the room of all bins, 1.0 without bins."""
-    del given
+def efficiency(lengths: Array, packed: Array, bins: int, max_length: int) -> float:
+    """Return the kept tokens divided by the capacity of all bins, 1.0 without bins."""
+    del lengths
     return int(packed.sum()) / (bins * max_length) if bins else 1.0
 
 
@@ -87,7 +87,7 @@ def _first_fit(sizes: list[int], max_length: int) -> list[int]:
     chosen = []
     used = 0
     for size in sizes:
-        bin_ = int(np.argmax(room[: used + 1] >= size))  # the bin after the last one is empty: something always fits
+        bin_ = int(np.argmax(room[: used + 1] >= size))  # the bin after the last one is empty, so one always fits
         used = max(used, bin_ + 1)
         room[bin_] -= size
         chosen.append(bin_)
@@ -95,7 +95,7 @@ def _first_fit(sizes: list[int], max_length: int) -> list[int]:
 
 
 def _best_fit(sizes: list[int], max_length: int) -> list[int]:
-    """Return for each length the bin with the least room that is enough, the lowest of equals."""
+    """Return for each length the bin with the least sufficient room, the lowest of equals."""
     free: list[tuple[int, int]] = []  # (room, bin), sorted
     chosen = []
     for size in sizes:

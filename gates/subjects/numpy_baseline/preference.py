@@ -1,4 +1,4 @@
-"""The NumPy baseline's preference losses: chosen and rejected completions in turn, each loss with its gradient."""
+"""The NumPy baseline's preference losses of alternating chosen and rejected completions, with their gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Pairs(NamedTuple):
-    """Of each pair, chosen minus rejected: log-ratios summed and averaged; and log-probs of both, (P, 2)."""
+    """Pairs, chosen minus rejected: summed and averaged log-ratios, and the log-probs of both, (P, 2)."""
 
     ratio: Array
     mean_ratio: Array
@@ -47,8 +47,8 @@ def preference_loss(  # noqa: PLR0913  the op's keywords
     valid = counted(mask)
     lp = terms.select(arguments.wide("policy", policy, valid.shape), valid)
     base = against(lp, None if reference is None else arguments.wide("reference", reference, valid.shape), valid)
-    given = {"beta": beta, "s": label_smoothing, "penalty": penalty, "margin": margin, "nll": nll}
-    constants = {name: 0.0 if x is None else float(like.dtype.type(x)) for name, x in given.items()}
+    settings = {"beta": beta, "s": label_smoothing, "penalty": penalty, "margin": margin, "nll": nll}
+    constants = {name: 0.0 if x is None else float(like.dtype.type(x)) for name, x in settings.items()}
     high, low = terms.difference(lp, base)
     tokens = valid.sum(axis=1)
     chosen, rejected = sides(len(lp))
@@ -94,12 +94,12 @@ def counted(mask: Array) -> Array:
 
 
 def sides(rows: int) -> tuple[Array, Array]:
-    """Return the rows that are chosen, and those that are rejected."""
+    """Return the chosen and the rejected rows."""
     return np.arange(0, rows, 2), np.arange(1, rows, 2)
 
 
 def against(policy: Array, reference: Array | None, valid: Array) -> Array:
-    """Return what the policy is compared with; nothing where there is no reference."""
+    """Return the reference log-probs in the mask, or zeros without a reference."""
     return np.zeros(policy.shape) if reference is None else terms.select(reference, valid)
 
 
@@ -124,7 +124,7 @@ def sigmoid(x: Array) -> Array:
     return np.where(x < 0, np.exp(-np.abs(x)), 1.0) / (1.0 + np.exp(-np.abs(x)))
 
 
-# Each takes the pairs and returns the loss (P,) and its slopes by the chosen and the rejected row's number, (P, 2).
+# Each takes the pairs and returns the loss (P,) and its slopes by the chosen and the rejected row's value, (P, 2).
 
 
 def _opposite(slope: Array) -> Array:
@@ -149,7 +149,7 @@ def _hinge(pairs: Pairs, constants: dict[str, float], **_: object) -> tuple[Arra
 
 
 def target(beta: float) -> float:
-    """Return what IPO regresses the margin to."""
+    """Return the target of IPO's regression of the margin."""
     return 0.5 / beta
 
 
@@ -159,7 +159,7 @@ def _ipo(pairs: Pairs, constants: dict[str, float], *, mean: bool, **_: object) 
 
 
 def shortfall(ratios: Array) -> Array:
-    """Return how far the policy has fallen behind the reference on the chosen completion, at least 0."""
+    """Return the drop of the chosen completion's log-ratio below 0, at least 0."""
     return np.maximum(0.0, -ratios)
 
 
@@ -181,14 +181,14 @@ def with_margin(z: Array, constants: dict[str, float]) -> Array:
 
 def log_odds(mean: Array) -> tuple[Array, Array]:
     """Return log(p / (1 - p)) of p = exp(mean), and its slope by the mean."""
-    other = -np.expm1(mean)
-    return mean - np.log(other), 1.0 / other
+    complement = -np.expm1(mean)
+    return mean - np.log(complement), 1.0 / complement
 
 
 def _orpo(pairs: Pairs, constants: dict[str, float], *, likelihood: bool, **_: object) -> tuple[Array, Array]:
     odds, pull = log_odds(pairs.means)
     value, slope = logistic(odds[:, 0] - odds[:, 1], 1.0, 0.0)
-    own = float(likelihood)  # of each completion; else it is that of all tokens
+    own = float(likelihood)  # likelihood of the completion instead of all tokens
     slopes = constants["beta"] * _opposite(slope) * pull - np.array([own, 0.0])
     return constants["beta"] * value - own * pairs.means[:, 0], slopes
 
@@ -247,14 +247,14 @@ def anchor(mismatched: Array) -> float:
 
 
 def prefer(scores: Array) -> Array:
-    """Return +1 for the higher score of each two and -1 for the other; a tie takes the first, a NaN gives zeros."""
+    """Return +1 for the higher score of each pair and -1 for the lower; a tie prefers the first, a NaN gives zeros."""
     first, second = arguments.wide("scores", scores).reshape(-1, 2).T
     sign = np.select([np.isnan(first + 0.0) | np.isnan(second), wins(first, second)], [0.0, 1.0], -1.0)
     return np.stack([sign, 0.0 - sign], axis=1).reshape(-1)
 
 
 def wins(first: Array, second: Array) -> Array:
-    """Return where the first of two is preferred."""
+    """Return where the first of a pair is preferred."""
     return ~(second > first)
 
 
@@ -267,6 +267,6 @@ def best_of_n(scores: Array, group_size: int) -> Array:
 
 
 def highest(groups: Array) -> Array:
-    """Return the place of each row's highest number (P,)."""
+    """Return the index of each row's highest number (P,)."""
     best = np.fmax.reduce(groups, axis=1)
     return np.argmax(groups == best[:, None], axis=1)

@@ -37,12 +37,12 @@ def importance_ratio(
 
 
 def recorded(old: Array, sampling: Array) -> Array:
-    """Return the sampler's log-probs, and the trainer's own where the sampler recorded none (NaN)."""
+    """Return the sampler's log-probs, or the trainer's where the sampler recorded none (NaN)."""
     return np.where(np.isnan(sampling), old, sampling)
 
 
 def corrected(ratio: Array, correction: str, low: float, high: float) -> Array:
-    """Return TIS's clamped ratio, or MIS's: kept within the bounds, which it includes, and 0 outside."""
+    """Return TIS's clamped ratio, or MIS's, which is 0 outside the inclusive bounds."""
     if correction == "tis":
         return np.clip(ratio, low, high)
     return np.where((ratio < low) | (ratio > high), 0.0, ratio)
@@ -59,7 +59,7 @@ def importance_weights(
     mask: Array | None = None,
     lengths: Array | None = None,
 ) -> Array:
-    """Return the weights that correct for a sampler that is not the behaviour policy, per token or per sequence."""
+    """Return the weights that correct for the sampler's distribution, per token or per sequence."""
     arguments.one_of("correction", correction, ("tis", "mis"))
     arguments.one_of("level", level, ("token", "seq_sum"))
     like = np.asarray(old)
@@ -86,7 +86,7 @@ def ratio_statistics(
     mask: Array | None = None,
     lengths: Array | None = None,
 ) -> dict[str, float]:
-    """Return what a step logs of D = policy - behaviour: per token, per sequence (`seq_sum_*`), and the extremes."""
+    """Return statistics of D = policy - behaviour: per token, per sequence (`seq_sum_*`), and the extremes."""
     like = np.asarray(policy)
     where = terms.slots(like.shape, mask, lengths)
     if not np.any(where.valid):
@@ -127,9 +127,9 @@ def _moments(high: Array, low: Array, lower: float, upper: float, gains: Array |
 def quantile(values: Array) -> float:
     """Return the 99th percentile, interpolated between the two values around position 0.99 (n - 1)."""
     ordered = np.sort(values)
-    place, over = divmod(99 * (values.size - 1), 100)
-    after = ordered[min(place + 1, values.size - 1)]
-    return float(ordered[place] + (after - ordered[place]) * (over / 100.0))
+    position, over = divmod(99 * (values.size - 1), 100)
+    after = ordered[min(position + 1, values.size - 1)]
+    return float(ordered[position] + (after - ordered[position]) * (over / 100.0))
 
 
 def mismatch(high: Array, low: Array) -> Array:
@@ -147,15 +147,15 @@ def chi_squared(high: Array, low: Array) -> float:
 
 
 def effective_share(high: Array, low: Array) -> float:
-    """Return Kong's effective sample size over n, of ratios as they are; their common scale cancels."""
+    """Return Kong's effective sample size divided by n; a common scale of the ratios cancels."""
     relative = terms.exponential(high - high.max(), low)
     return terms.total(relative) ** 2 / (relative.size * terms.total(relative * relative))
 
 
 def shares(ratio: Array, lower: float, upper: float, gains: Array | None) -> dict[str, float]:
-    """Return the shares of ratios outside the clip range, and of those that a clip stops: the sign of A decides."""
+    """Return the shares of ratios outside the clip range, and of clipped ratios given the sign of A."""
     below, above = ratio < lower, ratio > upper
-    found = {"outside_low": below, "outside_high": above}
+    result = {"outside_low": below, "outside_high": above}
     if gains is not None:
-        found |= {"clipped_low": below & (gains < 0.0), "clipped_high": above & (gains > 0.0)}
-    return {name: float(np.count_nonzero(x) / ratio.size) for name, x in found.items()}
+        result |= {"clipped_low": below & (gains < 0.0), "clipped_high": above & (gains > 0.0)}
+    return {name: float(np.count_nonzero(x) / ratio.size) for name, x in result.items()}

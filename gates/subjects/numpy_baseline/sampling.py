@@ -59,7 +59,7 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
         if temperature == 0.0:
             target[largest_token(row)] = 0.0
             continue
-        kept = np.lexsort((np.arange(row.size), -row))  # the likeliest first, the lower id among equals
+        kept = np.lexsort((np.arange(row.size), -row))  # most likely first, lower ids first among equals
         kept = kept[: np.count_nonzero(row > -np.inf)]
         heat, stages, after = plan(order, temperature)
         for stage in stages:
@@ -76,7 +76,7 @@ def filtered_logprobs(  # noqa: PLR0913  the op's keywords
 
 
 def sample_tokens(logits: Array, uniforms: Array, **filters: Any) -> tuple[Array, Array]:
-    """Return the tokens (B,) that the uniforms draw from the filtered rows, and their log-probs there."""
+    """Return the tokens (B,) that the uniforms draw from the filtered rows, and their log-probs."""
     logprobs = filtered_logprobs(logits, **filters)
     draws = arguments.wide("uniforms", uniforms, logprobs.shape[:1])
     if not np.all((draws >= 0.0) & (draws < 1.0)):
@@ -86,7 +86,7 @@ def sample_tokens(logits: Array, uniforms: Array, **filters: Any) -> tuple[Array
 
 
 def _processed(values: Array, bias: Array | None, repetition: tuple[Any, ...], counting: tuple[Any, ...]) -> Array:
-    """Return the logits with their bias, and then their penalties."""
+    """Return the logits after bias and penalties, in this order."""
     if bias is not None:
         values = biased(values, arguments.wide("logit_bias", bias, values.shape[1:]))
     penalty, history = repetition
@@ -106,14 +106,14 @@ def _processed(values: Array, bias: Array | None, repetition: tuple[Any, ...], c
 
 
 def plan(order: str, temperature: float) -> tuple[float, tuple[str, ...], float]:
-    """Return the temperature under the filters, the filters in order, and the temperature after them."""
+    """Return the temperature before the filters, the filters in order, and the temperature after them."""
     if order == "hf":
         return temperature, ("top_k", "top_p", "min_p", "xtc"), 1.0
     return 1.0, ("top_p", "min_p", "xtc", "top_k"), temperature
 
 
 def _stage(name: str, weights: Array, top_k: int, top_p: float, min_p: float, threshold: float | None) -> slice:
-    """Return which of the survivors, sorted by falling weight, stay."""
+    """Return the slice of survivors, sorted by decreasing weight, that stay."""
     if name == "top_k" and top_k > 0:
         return slice(0, top_k_length(weights, top_k))
     if name == "top_p" and top_p < 1.0:
@@ -126,7 +126,7 @@ def _stage(name: str, weights: Array, top_k: int, top_p: float, min_p: float, th
 
 
 def tie_rule(ties: str, order: str, stage: str) -> str:
-    """Return which tokens a filter keeps of those as likely as the last one that it needs: all, lower-id or higher-id."""
+    """Return which tokens a filter keeps among those tied with its last one: all, lower-id or higher-id."""
     library = {
         "hf": {"top_k": "all", "top_p": "higher-id", "min_p": "lower-id"},
         "mlx-lm": {"top_k": "lower-id", "top_p": "all", "min_p": "higher-id"},
@@ -135,17 +135,17 @@ def tie_rule(ties: str, order: str, stage: str) -> str:
 
 
 def at_least(length: int, order: str, stage: str, least: int) -> int:
-    """Return how many of the likeliest stay where a filter must leave some: each in transformers, min-p in mlx-lm."""
+    """Return the least number of tokens that a filter keeps: every filter in transformers, min-p in mlx-lm."""
     return max(length, least) if order == "hf" or stage == "min_p" else length
 
 
 def never_removed(ids: Array, special: Array) -> Array:
-    """Return which ids XTC leaves, whatever their probability."""
+    """Return the ids that XTC never removes."""
     return np.isin(ids, special)
 
 
 def with_ties(logits: Array, stays: slice, rule: str) -> slice | Array:
-    """Return which of the survivors stay, given how many of them, sorted by falling logit and rising id, do."""
+    """Return the survivors that stay under a tie rule, given the slice that stays by logit and id."""
     count = min(stays.stop, logits.size)
     if rule == "lower-id" or count == logits.size:
         return stays
@@ -157,28 +157,28 @@ def with_ties(logits: Array, stays: slice, rule: str) -> slice | Array:
 
 
 def top_k_length(weights: Array, top_k: int) -> int:
-    """Return how many of the likeliest stay: k."""
+    """Return the number of most likely tokens that stay: k."""
     return min(top_k, weights.size)
 
 
 def top_p_length(probabilities: Array, top_p: float) -> int:
-    """Return the size of the smallest set of the likeliest whose mass reaches p; never 0."""
+    """Return the size of the smallest set of most likely tokens whose mass reaches p; never 0."""
     return 1 + int(np.count_nonzero(np.cumsum(probabilities)[:-1] < top_p))
 
 
 def min_p_length(probabilities: Array, min_p: float) -> int:
-    """Return how many have at least min_p times the largest probability."""
+    """Return the number of tokens with at least min_p times the largest probability."""
     return int(np.count_nonzero(probabilities >= min_p * probabilities[0]))
 
 
 def xtc_skip(probabilities: Array, threshold: float) -> int:
-    """Return how many of the likeliest go: those above the threshold and above the least likely one above it."""
+    """Return the number of removed tokens: all above the threshold except the least likely of them."""
     above = int(np.count_nonzero(probabilities > threshold))
     return int(np.count_nonzero(probabilities > probabilities[above - 1])) if above else 0
 
 
 def penalise(row: Array, history: Array, penalty: float) -> Array:
-    """Return the row with the logits of earlier tokens moved down: divided where positive, multiplied where not."""
+    """Return the row with lower logits of earlier tokens: divided if positive, else multiplied."""
     ids = np.unique(history[history >= 0])
     result = row.copy()
     result[ids] = np.where(row[ids] > 0.0, row[ids] / penalty, row[ids] * penalty)
@@ -191,12 +191,12 @@ def biased(logits: Array, bias: Array) -> Array:
 
 
 def occurrences(ids: Array, size: int) -> Array:
-    """Return how often each token of the vocabulary is among the ids; -1 is none."""
+    """Return the count of each token of the vocabulary in the ids; -1 is padding."""
     return np.bincount(ids[ids >= 0], minlength=size)
 
 
 def subtract(logits: Array, counts: Array, presence: float, frequency: float) -> Array:
-    """Return the logits less the frequency penalty for each occurrence, and the presence penalty for the first."""
+    """Return the logits minus the frequency penalty per occurrence and the presence penalty if there is any."""
     return logits - frequency * counts - np.where(counts > 0, presence, 0.0)
 
 
@@ -212,7 +212,7 @@ def draw(probabilities: Array, u: float) -> int:
 
 
 def behaviour(logits: Array, logprobs: Array, tokens: Array) -> Array:
-    """Return the log-probs of the tokens in the distribution that they were drawn from."""
+    """Return the log-probs of the tokens under the distribution that they were drawn from."""
     del logits
     return np.take_along_axis(logprobs, tokens[:, None], axis=1)[:, 0]
 
@@ -230,7 +230,7 @@ def philox4x32_10(counter: Array, key: Array) -> Array:
 
 
 def rounds(state: list[Array], key: list[Array], count: int) -> list[Array]:
-    """Return the state after some rounds, the key bumped between them."""
+    """Return the state after `count` rounds, with the key bumped between rounds."""
     low = np.uint64(0xFFFFFFFF)
     for number in range(count):
         bump = np.uint64(number)
@@ -256,7 +256,7 @@ def xtc_coins(seed: int, round_: Array, prompt: Array, sample: Array, token: Arr
 
 
 def keyed_words(seed: int, round_: Array, prompt: Array, sample: Array, token: Array) -> Array:
-    """Return Philox of counter (token, sample, prompt, round), the key being the seed, low word first."""
+    """Return Philox of the counter (token, sample, prompt, round) with the seed as key, low word first."""
     if not 0 <= seed < 1 << 64:
         raise ValueError(f"`seed` is {seed}, must be in [0, 2**64)")
     counter = np.stack(np.broadcast_arrays(token, sample, prompt, round_), axis=-1)

@@ -1,7 +1,7 @@
-"""The NumPy baseline: what a careful user would write by hand, in the dtype of the data.
+"""The NumPy baseline: a careful user's implementation in the dtype of the data.
 
-Narrow data is widened to float64 inside and rounded once at the end; float64 differences keep their rounding error
-beside them. Many functions are small so that `gates prove` can replace one of them by a mistaken one.
+Narrow data is widened to float64 and rounded once at the end; float64 differences are kept with their rounding error.
+Many functions are small so that `gates prove` can mutate one of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 MODULES = (advantages, kl, logprobs, loss, lora, packing, preference, ratio, sampling)
-OUTPUTS = {  # of each op in order; a function that returns a dict names its own
+OUTPUTS = {  # outputs of each op in order, unless its function returns a dict
     **{name: kernel.outputs for name, kernel in KERNELS.items()},
     "preference_loss": ("loss", "gradient"),
     "kto_loss": ("loss", "gradient"),
@@ -55,14 +55,14 @@ OUTPUTS = {  # of each op in order; a function that returns a dict names its own
 
 
 def _operation(name: str) -> Callable[..., dict[str, Any]]:
-    """Return the op that calls the function of its name, looked up at each call: `gates prove` may have replaced it."""
+    """Return the op that calls the function of its name, looked up at each call since `gates prove` may replace it."""
     (module,) = (module for module in MODULES if hasattr(module, name))
 
     def operation(**inputs: Any) -> dict[str, Any]:
-        found = getattr(module, name)(**inputs)
-        if isinstance(found, dict):
-            return found
-        return dict(zip(OUTPUTS[name], found if isinstance(found, tuple) else (found,), strict=False))
+        result = getattr(module, name)(**inputs)
+        if isinstance(result, dict):
+            return result
+        return dict(zip(OUTPUTS[name], result if isinstance(result, tuple) else (result,), strict=False))
 
     return operation
 

@@ -1,4 +1,4 @@
-"""What the NumPy baseline's families compute with: rows of tokens, differences with their rounding error, k3, sums."""
+"""Shared terms of the NumPy baseline: rows of tokens, differences with their rounding error, k3 and sums."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 TAYLOR = np.array([1.0 / math.factorial(k) for k in range(2, 29)])  # 2**28 / 28! is 9e-22: below half an ulp at |d| = 2
-SERIES_RADIUS = 2.0  # nats; beyond it exp(d) - 1 - d cancels nothing
+SERIES_RADIUS = 2.0  # nats; beyond it exp(d) - 1 - d has no cancellation
 
 
 class Slots(NamedTuple):
-    """Which slots of (B, T) hold a token, and whether arrays come as (N,), one row after the other."""
+    """The token slots of (B, T), and whether arrays are flat (N,), row after row."""
 
     valid: Array
     flat: bool
 
     def wide(self, name: str, value: Array) -> Array:
-        """Return data as (B, T) float64, as it is where it came as (B, T)."""
+        """Return data as (B, T) float64."""
         if not self.flat:
             return arguments.wide(name, value, self.valid.shape)
         grid = np.zeros(self.valid.shape)
@@ -38,7 +38,7 @@ class Slots(NamedTuple):
 
 
 def slots(shape: tuple[int, ...], mask: Array | None, lengths: Array | None) -> Slots:
-    """Return the slots of `policy`: all, those of a mask, valid prefixes, or the rows of a flat array."""
+    """Return the token slots: all, those of a mask, prefixes of given lengths, or the rows of a flat array."""
     if mask is not None and lengths is not None:
         raise ValueError("`mask` and `lengths` are both given, must be one of them")
     if len(shape) not in {1, 2} or (len(shape) == 1 and lengths is None):
@@ -64,12 +64,12 @@ def _boolean(mask: Array, shape: tuple[int, ...]) -> Array:
 
 
 def select(values: Array, mask: Array) -> Array:
-    """Return the values where the mask is set and 0 elsewhere, whatever the masked slots hold."""
+    """Return the values where the mask is set and 0 elsewhere, even for NaN."""
     return np.where(mask, values, 0.0)
 
 
 def difference(left: Array, right: Array) -> tuple[Array, Array]:
-    """Return left - right, and what its rounding lost."""
+    """Return left - right, and its rounding error."""
     with np.errstate(invalid="ignore", over="ignore"):
         high = left - right
         back = high - left
@@ -78,14 +78,14 @@ def difference(left: Array, right: Array) -> tuple[Array, Array]:
 
 
 def exponential(high: Array, low: Array) -> Array:
-    """Return exp(high + low) for a low that is within an ulp of high; +inf on overflow."""
+    """Return exp(high + low) for |low| within an ulp of high; +inf on overflow."""
     with np.errstate(over="ignore"):
         value = np.exp(high)
     return np.asarray(value + np.where(np.isfinite(value), value, 0.0) * low)
 
 
 def mean_of_rows(high: Array, low: Array, tokens: Array | int) -> tuple[Array, Array]:
-    """Return Σ(high + low) / tokens of each row, (B, 1), and what its rounding lost; tokens = 1 gives the sum."""
+    """Return Σ(high + low) / tokens of each row, (B, 1), and its rounding error; tokens = 1 gives the sum."""
     count = np.broadcast_to(np.maximum(tokens, 1), (len(high), 1))
     means, lost = np.zeros((2, len(high), 1))
     for row, terms in enumerate(np.concatenate([high, low], axis=1)):
@@ -108,7 +108,7 @@ def k3(d: Array) -> Array:
 
 
 def total(values: Array) -> float:
-    """Return the sum of all values, rounded once where all are finite."""
+    """Return the sum of all values, rounded once if all are finite."""
     flat = values.reshape(-1)
     if not np.all(np.isfinite(flat)):
         with np.errstate(invalid="ignore"):

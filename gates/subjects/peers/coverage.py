@@ -1,4 +1,4 @@
-"""Compare the rows that are declared of a peer with the names that its installed package has."""
+"""Compare the declared rows of a peer with the public names of its installed package."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gates.subjects.peers.environments import PeerEnv
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """What is known of one public name."""
+    """The declared status of one public name."""
 
     source: str
     name: str
-    status: str  # one of declared.STATUSES, or "" where no row is declared
+    status: str  # one of declared.STATUSES, or "" without a declared row
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """The rows of a peer, and what is wrong with its declaration."""
+    """The rows of a peer, and the problems of its declaration."""
 
     rows: tuple[CoverageRow, ...]
     problems: tuple[str, ...]
@@ -36,16 +36,16 @@ class Covered:
 
 
 def site_packages(environment: PeerEnv) -> Path:
-    """Return where an environment keeps its packages."""
-    found = sorted(environment.path.glob("lib/python*/site-packages"))
-    return found[0] if found else environment.path / "Lib" / "site-packages"
+    """Return the site-packages folder of an environment."""
+    folders = sorted(environment.path.glob("lib/python*/site-packages"))
+    return folders[0] if folders else environment.path / "Lib" / "site-packages"
 
 
 def covered(peer: Peer, environment: PeerEnv) -> Covered:
-    """Return a row for every public name of a peer's sources, and a sentence for each that is unlisted or stale.
+    """Return a row for every public name of a peer's sources, and a problem for each unlisted or stale one.
 
     Raises:
-        PeerError: the declaration is malformed, or a source is not in the package.
+        PeerError: the declaration is malformed, or the package lacks a source.
     """
     known, packages = declared.conformance(peer), site_packages(environment)
     rows, problems = [], []
@@ -66,7 +66,7 @@ def covered(peer: Peer, environment: PeerEnv) -> Covered:
 
 
 def _moved(known: Conformance, packages: Path) -> Iterator[str]:
-    """Yield a sentence for each finding whose line is another one in this version."""
+    """Yield a problem for each finding whose quoted line moved in this version."""
     for finding in known.finding:
         problem = _line_problem(finding, packages)
         if problem:

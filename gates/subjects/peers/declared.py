@@ -1,6 +1,6 @@
-"""Read what a peer's NAME.toml declares: which of its public names are judged, and what was found in it.
+"""Read a peer's declaration NAME.toml: which of its public names are judged, and the findings.
 
-The file stands beside the adapter. Findings are data: the report, `gates peers repro` and the tests read them here.
+The file lies next to the adapter. The report, `gates peers repro` and the tests read its findings.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from gates.subjects.peers.discovery import Peer, PeerError
 
 STATUSES = ("judged", "convention", "departs", "not reachable")
-MOST_LINES = 20  # of a reproduction
+MOST_LINES = 20  # lines of a reproduction
 
 Status = Literal["judged", "convention", "departs", "not reachable"]
-Row = tuple[Status, str]  # with the reason, or the id of a finding
+Row = tuple[Status, str]  # status, and the reason or the id of a finding
 
 
 class Declared(BaseModel):
-    """Refuses words that it does not know."""
+    """A model without undeclared fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Source(Declared):
-    """The public names of one place in the peer's package, with a row for each."""
+    """The public names of one module or class of the peer's package, with a row for each."""
 
     source: str = Field(description="such as `fields trl.trainer.grpo_config:GRPOConfig`; see `public_names`")
     rows: dict[str, Row] = Field(description="by name, or by a glob for a family of names")
 
     def row(self, name: str) -> Row | None:
-        """Return the row of a name: its own, else that of the first glob that it matches."""
+        """Return the row of a name, or that of the first matching glob."""
         if name in self.rows:
             return self.rows[name]
         return next((row for glob, row in self.rows.items() if fnmatchcase(name, glob)), None)
 
 
 class Finding(Declared):
-    """One difference between a peer and the definitions, with a program that shows it."""
+    """One difference between a peer and the definitions, with a program that reproduces it."""
 
     id: str
     kind: Literal["bug", "convention", "trap", "numeric"] = Field(alias="class")
@@ -67,48 +67,48 @@ class Finding(Declared):
 
 
 class Conformance(Declared):
-    """What is declared of one peer."""
+    """The declaration of one peer."""
 
     coverage: tuple[Source, ...] = ()
     finding: tuple[Finding, ...] = ()
 
     def named(self, finding: str) -> Finding | None:
         """Return the finding of this id."""
-        return next((one for one in self.finding if one.id == finding), None)
+        return next((entry for entry in self.finding if entry.id == finding), None)
 
 
 def file_of(peer: Peer) -> Path:
-    """Return where a peer's declaration stands, whether there is one or not."""
+    """Return the path of a peer's declaration, which may not exist."""
     return peer.requirements.with_suffix(".toml")
 
 
 def conformance(peer: Peer) -> Conformance:
-    """Return what is declared of a peer; a peer without a file declares nothing.
+    """Return the declaration of a peer; it is empty without a file.
 
     Raises:
-        PeerError: the file is malformed; the message names it and the place in it.
+        PeerError: the file is malformed; the message names file and field.
     """
     path = file_of(peer)
     if not path.is_file():
         return Conformance()
     try:
-        found = Conformance.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        declared = Conformance.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise PeerError(f"{path}: {place}: {first['msg']}") from None
-    except ValueError as error:  # what is not TOML, and what is not UTF-8
+        location = ".".join(map(str, first["loc"]))
+        raise PeerError(f"{path}: {location}: {first['msg']}") from None
+    except ValueError as error:  # not TOML, or not UTF-8
         raise PeerError(f"{path}: {error}") from None
-    _consistent(path, found)
-    return found
+    _consistent(path, declared)
+    return declared
 
 
-def _consistent(path: Path, found: Conformance) -> None:
-    ids = [one.id for one in found.finding]
-    twice = sorted({one for one in ids if ids.count(one) > 1})
+def _consistent(path: Path, declared: Conformance) -> None:
+    ids = [finding.id for finding in declared.finding]
+    twice = sorted({id_ for id_ in ids if ids.count(id_) > 1})
     if twice:
         raise PeerError(f"{path}: finding {twice[0]} stands there twice")
-    for source in found.coverage:
+    for source in declared.coverage:
         for name, (status, reason) in source.rows.items():
             if status == "departs" and reason not in ids:
                 raise PeerError(

@@ -1,12 +1,12 @@
 """Find the peers of this folder: each is a requirements file NAME.txt, and an adapter NAME.py if the peer is judged.
 
-A requirements file begins with three comment lines, its header; whatever follows is the installer's business:
+A requirements file begins with three comment lines, its header; the rest is for the installer:
 
     # distribution: inductive-mlxrl
     # import: mlxrl
     # purpose: judged: advantages and losses of its algorithm objects
 
-A fourth line, `# dependencies: listed`, says that the file lists all that is installed, whatever the packages declare. A line
+With a fourth line, `# dependencies: listed`, only the listed packages are installed, without their dependencies. A line
 `-r base/torch.txt` includes a file of packages that several peers need.
 
 An adapter's `VARIANTS` is read as a literal: only a worker in the peer's own environment can import the file.
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 KEYS = ("distribution", "import", "purpose")
-DEPENDENCIES = "dependencies"  # optional in a header
+DEPENDENCIES = "dependencies"  # an optional key of a header
 LISTED = "listed"
 HEADER_LINE = re.compile(r"# ([a-z]+): (\S.*)")
 EXPECTED_VARIANTS = "{name: ((op, ...), {setting: value}), ...} written as a literal"
@@ -31,12 +31,12 @@ Variants = dict[str, tuple[tuple[str, ...], dict[str, Any]]]
 
 
 class PeerError(Exception):
-    """A peer is declared wrongly or its environment cannot be made; the message says why and what to do."""
+    """A peer's declaration is invalid or its environment cannot be made; the message has reason and remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Somebody else's library: what it is called, what it needs, and the subject that runs it, if it is judged."""
+    """Another library: its names, its requirements, and its adapter if it is judged."""
 
     name: str
     distribution: str
@@ -44,8 +44,10 @@ class Peer:
     requirements: Path
     subject: Path | None = None
     purpose: str = ""
-    variants: Variants = field(default_factory=dict)  # ops and settings of each, by the part of its name after @
-    listed: bool = False  # nothing is installed but what the requirements list
+    variants: Variants = field(
+        default_factory=dict
+    )  # ops and settings of each variant, by the part of its name after @
+    listed: bool = False  # install only the listed requirements
 
 
 def discover(folder: Path) -> dict[str, Peer]:
@@ -61,28 +63,28 @@ def split_header(text: str) -> tuple[dict[str, str], str]:
     """Return the header of a requirements file as a dict, and the text that follows it.
 
     Raises:
-        ValueError: the file does not begin with each key once.
+        ValueError: the file does not start with each key once.
     """
     lines = text.splitlines(keepends=True)
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     for line in lines:
         match = HEADER_LINE.fullmatch(line.rstrip())
         if match is None:
             break
-        found.append((match[1], match[2]))
-    keys = [key for key, _ in found if key != DEPENDENCIES]
-    if any(key == DEPENDENCIES and value != LISTED for key, value in found):
+        pairs.append((match[1], match[2]))
+    keys = [key for key, _ in pairs if key != DEPENDENCIES]
+    if any(key == DEPENDENCIES and value != LISTED for key, value in pairs):
         raise ValueError(f"`# {DEPENDENCIES}:` must be followed by {LISTED}, or left out")
     if sorted(keys) != sorted(KEYS):
         shown = ", ".join(keys) or "none of them"
         raise ValueError(f"must begin with a line `# KEY: VALUE` for each of {', '.join(KEYS)}; found {shown}")
-    return dict(found), "".join(lines[len(found) :])
+    return dict(pairs), "".join(lines[len(pairs) :])
 
 
 def _peer(requirements: Path) -> Peer:
     try:
         header, _ = split_header(requirements.read_text(encoding="utf-8"))
-    except ValueError as error:  # what is not UTF-8 is a ValueError too
+    except ValueError as error:  # including UnicodeDecodeError
         raise PeerError(f"{requirements}: {error}") from None
     name = requirements.stem
     adapter = requirements.with_name(f"{name.replace('-', '_')}.py")
@@ -101,7 +103,7 @@ def _peer(requirements: Path) -> Peer:
 
 
 def packages(requirements: Path) -> str:
-    """Return the text of a requirements file without its header, included files in place of the lines that name them."""
+    """Return the text of a requirements file without its header, with included files inserted."""
     text = requirements.read_text(encoding="utf-8")
     with contextlib.suppress(ValueError):  # an included file has no header
         _, text = split_header(text)
@@ -111,7 +113,7 @@ def packages(requirements: Path) -> str:
 
 
 def _variants(adapter: Path) -> Variants:
-    """Return the adapter's VARIANTS, or nothing where it assigns none."""
+    """Return the adapter's VARIANTS, empty if it assigns none."""
     try:
         body = ast.parse(adapter.read_bytes()).body
     except (SyntaxError, ValueError) as error:
@@ -126,15 +128,15 @@ def _variants(adapter: Path) -> Variants:
     return {}
 
 
-def _literal(value: ast.expr, place: str) -> Variants:
+def _literal(value: ast.expr, location: str) -> Variants:
     try:
         variants: Any = ast.literal_eval(value)
-    except (ValueError, TypeError):  # it holds a name, a call or a sum
+    except (ValueError, TypeError):  # it is not a literal
         variants = None
     if not _is_variants(variants):
-        raise PeerError(f"{place}: VARIANTS must be {EXPECTED_VARIANTS}")
-    found: Variants = variants
-    return found
+        raise PeerError(f"{location}: VARIANTS must be {EXPECTED_VARIANTS}")
+    literal: Variants = variants
+    return literal
 
 
 def _is_variants(value: object) -> bool:

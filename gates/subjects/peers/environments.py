@@ -1,8 +1,8 @@
-"""Where a peer's environment lives, whether it is ready, and how it is made.
+"""Locate, check and build the environments of peers.
 
 An environment is a venv of the judge's own Python version, filled by uv or pip (see `installer`) from a requirements file in
-which every package is pinned. A venv cannot be moved once it is made, so it is built where it stays, under a lock; `ready.json`, written
-last, is what makes it count. Without that file it is half-built, whatever stopped it, and the next sync starts anew.
+which every package is pinned. A venv cannot be moved, so it is built in place, under a lock; `ready.json` is written last.
+Without that file it is incomplete, and the next sync starts from scratch.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["Peer", "PeerEnv", "PeerError", "PeerRow", "environment", "listing", 
 HERE = Path(__file__).resolve().parent
 CACHE_VARIABLE = "GATES_CACHE_DIR"
 MARKER = "ready.json"
-REMEMBERED_LINES = 40  # of an installer's output, searched for the reason of a failure
-EXPLANATION = 600  # characters of it that a message holds
-LOOKED_S = 120.0  # for looking for the files of an environment
-GRACE_S = 5.0  # between asking an installer to stop and killing it
+REMEMBERED_LINES = 40  # last lines of an installer's output, searched for the reason of a failure
+EXPLANATION = 600  # characters of the reason in a message
+LOOKED_S = 120.0  # time limit for checking the files of an environment
+GRACE_S = 5.0  # between SIGTERM and SIGKILL for an installer
 UNREACHABLE = (
     "NewConnectionError",
     "Failed to establish a new connection",
@@ -50,7 +50,7 @@ UNREACHABLE = (
     "ConnectTimeoutError",
     "ReadTimeoutError",
     "ProxyError",
-    "client error (Connect)",  # uv's words from here on
+    "client error (Connect)",  # from here on messages of uv
     "operation timed out",
 )
 LIST_VERSIONS = """
@@ -71,7 +71,7 @@ OnLine = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class PeerEnv:
-    """One environment on disk. Its versions are known once it is ready."""
+    """One environment on disk; its versions are known once it is ready."""
 
     path: Path
     python: Path
@@ -81,7 +81,7 @@ class PeerEnv:
 
 @dataclass(frozen=True, slots=True)
 class PeerRow:
-    """What `gates peers list` shows of one peer."""
+    """One row of `gates peers list`."""
 
     name: str
     distribution: str
@@ -99,56 +99,56 @@ def peers() -> dict[str, Peer]:
 
 
 def environment(name: str) -> PeerEnv:
-    """Return where the peer's environment is and whether it is ready; nothing is made and nothing is run."""
+    """Return the peer's environment without creating or running anything."""
     peer = _known(name)
     path = _root() / f"{name}-{_fingerprint(peer)}"
     python = path / "bin" / "python"
     versions = _read_marker(path / MARKER)
-    ready = versions is not None and python.exists()  # a link to an interpreter that is gone does not exist
+    ready = versions is not None and python.exists()  # false for a dangling link to an interpreter
     return PeerEnv(path, python, ready, versions if ready and versions is not None else {})
 
 
 def sync(name: str, *, on_line: OnLine) -> PeerEnv:
-    """Make the peer's environment unless it is ready. Safe to interrupt, and safe in several processes at once.
+    """Make the peer's environment unless it is ready; safe to interrupt and to run in several processes.
 
     Args:
         name: of `peers()`.
-        on_line: is called with each line of progress.
+        on_line: called with each line of progress.
 
     Returns:
         The environment, ready.
 
     Raises:
-        PeerError: an unknown name, or the environment could not be made; the message holds the reason and the remedy.
+        PeerError: an unknown name, or the environment could not be made; the message has reason and remedy.
     """
-    found = environment(name)
-    if found.ready:
-        why = broken(found)
+    target = environment(name)
+    if target.ready:
+        why = broken(target)
         if not why:
-            return found
+            return target
         on_line(f"the environment is broken: {why}; making it anew")
     try:
-        found.path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(found.path.with_suffix(".lock"), name, on_line):
-            again = environment(name)  # another process may have made it meanwhile
-            if not again.ready or broken(again):
-                _build(_known(name), again, on_line)
+        target.path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(target.path.with_suffix(".lock"), name, on_line):
+            current = environment(name)  # another process may have made it meanwhile
+            if not current.ready or broken(current):
+                _build(_known(name), current, on_line)
     except OSError as error:
         raise PeerError(
-            f"the environment of {name} cannot be written at {found.path}: {error}; "
+            f"the environment of {name} cannot be written at {target.path}: {error}; "
             f"make room or set {CACHE_VARIABLE}, then run `gates peers sync {name}`"
         ) from error
     return environment(name)
 
 
-def broken(found: PeerEnv) -> str:
-    """Return what is wrong with a ready environment: it does not start, or packages or files are gone; else nothing.
+def broken(environment: PeerEnv) -> str:
+    """Return the defect of a ready environment: a broken interpreter, or missing packages or files; "" if none.
 
-    Files are looked for, not read: a second for ten thousand of them.
+    Files are not read, so ten thousand of them take a second.
     """
     try:
         done = subprocess.run(
-            [str(found.python), "-I", "-c", MISSING_FILES],
+            [str(environment.python), "-I", "-c", MISSING_FILES],
             capture_output=True,
             text=True,
             timeout=LOOKED_S,
@@ -161,17 +161,17 @@ def broken(found: PeerEnv) -> str:
         return "its interpreter does not start"
     if seen["gone"]:
         return f"{seen['gone'][0]} is gone"
-    other = sorted(name for name, version in found.versions.items() if seen["versions"].get(name) != version)
-    return f"{other[0]} is not {found.versions[other[0]]}" if other else ""
+    changed = sorted(name for name, version in environment.versions.items() if seen["versions"].get(name) != version)
+    return f"{changed[0]} is not {environment.versions[changed[0]]}" if changed else ""
 
 
 def listing() -> list[PeerRow]:
     """Return a row for every peer, in the order of their names."""
     rows = []
     for peer in peers().values():
-        found = environment(peer.name)
-        size = _size(found.path)
-        rows.append(PeerRow(peer.name, peer.distribution, pinned(peer), found.ready, found.path, size, peer.purpose))
+        target = environment(peer.name)
+        size = _size(target.path)
+        rows.append(PeerRow(peer.name, peer.distribution, pinned(peer), target.ready, target.path, size, peer.purpose))
     return rows
 
 
@@ -190,7 +190,7 @@ def _root() -> Path:
 
 
 def _fingerprint(peer: Peer) -> str:
-    """Hash the interpreter and the requirements; another header is not another environment."""
+    """Hash the interpreter and the requirements without their header."""
     interpreter = f"{sys.implementation.cache_tag} {platform.python_version()} {sys.platform} {platform.machine()}"
     listed = " listed" if peer.listed else ""
     return hashlib.sha256(f"{interpreter}{listed}\n{packages(peer.requirements)}".encode()).hexdigest()[:12]
@@ -217,7 +217,7 @@ def _size(path: Path) -> int:
     total = 0
     for folder, _, names in os.walk(path):
         for name in names:
-            with contextlib.suppress(FileNotFoundError):  # an installer at work takes its own files away
+            with contextlib.suppress(FileNotFoundError):  # a running installer removes its temporary files
                 total += Path(folder, name).lstat().st_size
     return total
 
@@ -255,7 +255,7 @@ def _build(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
 
 
 def _install(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
-    """Fill the environment; where the index cannot be reached, from what earlier syncs have left in uv's cache."""
+    """Fill the environment; if the index is unreachable, from uv's cache of earlier syncs."""
     command = installer.install_command(target.python, peer.requirements, listed=peer.listed)
     variables = installer.environment_variables()
     try:
@@ -271,7 +271,7 @@ def _install(peer: Peer, target: PeerEnv, on_line: OnLine) -> None:
 
 
 def _run(peer: Peer, command: list[str], on_line: OnLine, environment: Mapping[str, str] | None = None) -> None:
-    """Run one step and pass its output on; it never outlives this call."""
+    """Run one step and forward its output; the process never outlives this call."""
     last: deque[str] = deque(maxlen=REMEMBERED_LINES)
     with subprocess.Popen(
         command,
@@ -281,7 +281,7 @@ def _run(peer: Peer, command: list[str], on_line: OnLine, environment: Mapping[s
         text=True,
         errors="replace",
         env=environment,
-        cwd=_root(),  # uv reads the settings of the project that it is started in: there is none
+        cwd=_root(),  # not in a project, whose settings uv would read
     ) as process:
         assert process.stdout is not None
         try:
@@ -315,9 +315,9 @@ def _reason(peer: Peer, command: list[str], code: int, lines: list[str]) -> str:
 
 def _error(lines: list[str]) -> str:
     """Return the reason among an installer's lines: uv's explanation, else the last error, else the last line."""
-    for place, line in enumerate(lines):
-        if line.lstrip().startswith(("error:", "×")):  # uv explains in several lines, some of them drawn as a tree
-            words = " ".join(lines[place:]).translate(dict.fromkeys(map(ord, "×│╰─▶├")))
-            return textwrap.shorten(words, EXPLANATION)
+    for start, line in enumerate(lines):
+        if line.lstrip().startswith(("error:", "×")):  # uv explains in several lines, some of them a tree
+            message = " ".join(lines[start:]).translate(dict.fromkeys(map(ord, "×│╰─▶├")))
+            return textwrap.shorten(message, EXPLANATION)
     errors = [line for line in lines if line.lower().startswith("error")] or [line for line in lines if line]
     return errors[-1] if errors else ""

@@ -1,7 +1,7 @@
-"""Commands that make a virtual environment and fill it: with uv where it is installed beside this interpreter, else with pip.
+"""Commands that make and fill a virtual environment: with uv if it is installed next to this interpreter, else with pip.
 
-uv does not read pip's configuration. Where packages come from is the machine's business, so pip's settings are passed on to
-uv as environment variables of that one command, and written nowhere.
+uv does not read pip's configuration. The machine decides where packages come from, so pip's settings are passed to uv as
+environment variables of that command, and never written to a file.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PIP = ("-m", "pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off")
-SECTIONS = ("global", "install", ":env:")  # of `pip config list`, the later ones win
-VARIABLES = {  # pip's setting, uv's variable, what uv puts between several values
+SECTIONS = ("global", "install", ":env:")  # sections of `pip config list`; later ones take precedence
+VARIABLES = {  # pip's setting: uv's variable, separator of several values
     "cert": ("SSL_CERT_FILE", " "),
     "client-cert": ("SSL_CLIENT_CERT", " "),
     "default-timeout": ("UV_HTTP_TIMEOUT", " "),
@@ -28,13 +28,16 @@ VARIABLES = {  # pip's setting, uv's variable, what uv puts between several valu
     "timeout": ("UV_HTTP_TIMEOUT", " "),
     "trusted-host": ("UV_INSECURE_HOST", " "),
 }
-OTHER_NAMES = {"UV_DEFAULT_INDEX": "UV_INDEX_URL", "UV_INDEX": "UV_EXTRA_INDEX_URL"}  # older ones, which uv still reads
+OTHER_NAMES = {
+    "UV_DEFAULT_INDEX": "UV_INDEX_URL",
+    "UV_INDEX": "UV_EXTRA_INDEX_URL",
+}  # older names, which uv still reads
 
 
 def uv() -> Path | None:
-    """Return the uv that is installed beside this interpreter, if there is one; never one of the user's PATH."""
-    found = Path(sys.executable).parent / "uv"
-    return found if os.access(found, os.X_OK) else None
+    """Return the uv next to this interpreter, or None; never one from the user's PATH."""
+    path = Path(sys.executable).parent / "uv"
+    return path if os.access(path, os.X_OK) else None
 
 
 def make_command(path: Path) -> list[str]:
@@ -57,8 +60,7 @@ def make_command(path: Path) -> list[str]:
 def install_command(python: Path, requirements: Path, *, bytecode: bool = True, listed: bool = False) -> list[str]:
     """Return the command that installs a requirements file into the environment of `python`.
 
-    pip always compiles bytecode. uv does so where `bytecode` asks for it: what is timed later must not compile it.
-    With `listed` nothing is installed but what the file lists.
+    pip always compiles bytecode, uv only with `bytecode`, which timing needs. With `listed`, dependencies are not installed.
     """
     alone = ["--no-deps"] if listed else []
     program = uv()
@@ -69,7 +71,7 @@ def install_command(python: Path, requirements: Path, *, bytecode: bool = True, 
 
 
 def environment_variables() -> dict[str, str]:
-    """Return this process's environment, with pip's settings in uv's words where uv is used and has no word of its own."""
+    """Return this process's environment, with pip's settings translated for uv unless uv's own are set."""
     mine = dict(os.environ)
     if uv() is None:
         return mine
@@ -77,32 +79,32 @@ def environment_variables() -> dict[str, str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Return what is configured for pip in its files and variables, by the name of the setting; {} where pip is missing."""
+    """Return pip's settings from files and variables by name; {} without pip."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return parse_settings(done.stdout) if done.returncode == 0 else {}
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    """Read the lines of `pip config list`, such as `global.index-url='…'`; variables win over files."""
-    found: dict[tuple[int, str], str] = {}
+    """Read the lines of `pip config list`, such as `global.index-url='…'`; variables take precedence over files."""
+    values: dict[tuple[int, str], str] = {}
     for line in text.splitlines():
         key, separator, value = line.partition("=")
         section, _, name = key.rpartition(".")
         if separator and section in SECTIONS:
-            found[SECTIONS.index(section), name] = str(ast.literal_eval(value))
-    return {name: found[place, name] for place, name in sorted(found)}
+            values[SECTIONS.index(section), name] = str(ast.literal_eval(value))
+    return {name: values[precedence, name] for precedence, name in sorted(values)}
 
 
 def uv_variables(settings: Mapping[str, str], taken: Mapping[str, str]) -> dict[str, str]:
-    """Translate pip's settings into uv's variables; what is `taken`, by the older names too, stays as it is."""
-    made: dict[str, str] = {}
+    """Translate pip's settings into uv's variables, except those `taken` under a new or an old name."""
+    variables: dict[str, str] = {}
     for name, (variable, between) in VARIABLES.items():
         values = settings.get(name, "").split()
-        if name == "find-links":  # pip passes over a folder that is not there, uv ends with an error
+        if name == "find-links":  # pip ignores a missing folder, uv fails
             values = [value for value in values if "://" in value or Path(value).expanduser().exists()]
         if values and not {variable, OTHER_NAMES.get(variable, variable)} & set(taken):
-            made[variable] = between.join(values)
-    if "UV_INDEX" in made and "UV_INDEX_STRATEGY" not in taken:
-        made["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # as pip does: the best version of all indexes
-    return made
+            variables[variable] = between.join(values)
+    if "UV_INDEX" in variables and "UV_INDEX_STRATEGY" not in taken:
+        variables["UV_INDEX_STRATEGY"] = "unsafe-best-match"  # like pip: the best version of all indexes
+    return variables

@@ -1,8 +1,8 @@
 """The peer liger-kernel: its chunked losses in plain PyTorch, which run on a CPU; its Triton kernels need a GPU.
 
 GRPO's losses are `ppo_loss_fn` on log-probs, one call for each chunk of rows, as its fused forward pass calls it. The
-preference losses and the log-probs are fused with a linear layer: here its input holds the logits that give wanted
-log-probs and its weight is an identity, or the other way round. torch.compile is off.
+preference losses and the log-probs are fused with a linear layer: its input holds logits with the given log-probs and its
+weight is an identity, or vice versa. torch.compile is off.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 VERSIONS = {name: version(name) for name in ("liger-kernel", "torch")}
-LOSSES = {  # loss_type and importance_sampling_level by our names
+LOSSES = {  # loss_type and importance_sampling_level by algorithm
     "grpo": ("grpo", "token"),
     "dapo": ("dapo", "token"),
     "dr_grpo": ("dr_grpo", "token"),
@@ -62,18 +62,18 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "selective_log_softmax_backward": {**FUSED, "ids_per_position": ("one",), "ignore_index": (None,)},
 }
 IGNORED = -100
-IDENTITY = torch.eye(2, dtype=torch.float64)  # a linear layer that passes its input on
+IDENTITY = torch.eye(2, dtype=torch.float64)  # a linear layer that returns its input
 
 
 def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> dict[str, Any]:
-    """One chunk for each row, as its default chunk_size says."""
+    """One chunk for each row, its default chunk_size."""
     where = mask_of(policy, mask, lengths)
     if x.get("row_mask") is not None:
         where = where & x["row_mask"][:, None]
     wide = grid(policy, where)
     assert wide is not None
-    found = _losses(wide, where, [1] * len(where), x)
-    return {"loss": found["loss"], "gradient": ungrid(found["gradient"], policy, where)}
+    result = _losses(wide, where, [1] * len(where), x)
+    return {"loss": result["loss"], "gradient": ungrid(result["gradient"], policy, where)}
 
 
 def policy_loss_in_parts(*, policy: Array, mask: Array, parts: list[int], **x: Any) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _losses(policy: Array, mask: Array, sizes: list[int], x: dict[str, Any]) -> 
 def _loss_of_chunks(
     policy: Array, mask: Array, sizes: list[int], x: dict[str, Any]
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the sum of its loss function over chunks of rows; each gets the mask of all of them."""
+    """Return the sum of its loss function over chunks of rows, each with the mask of all rows."""
     options = {**_options(x), "num_items_in_batch": x.get("tokens_in_step")}
     full = tensor(mask.astype(policy.dtype))
     rows = {"advantages": x["advantages"], "old_per_token_logps": grid(x["old"], mask)}
@@ -97,15 +97,15 @@ def _loss_of_chunks(
     if x.get("weights") is not None:
         weights = grid(x["weights"], mask)
         assert weights is not None
-        rows["vllm_is_ratio"] = weights if weights.ndim > 1 else weights[:, None]  # as its forward makes them
+        rows["vllm_is_ratio"] = weights if weights.ndim > 1 else weights[:, None]  # the shape of its forward pass
     chunks = {name: _split(value, sizes) for name, value in rows.items()}
 
     def loss(logprobs: torch.Tensor) -> torch.Tensor:
         total = logprobs.new_zeros(())
         for index, (part, where) in enumerate(zip(logprobs.split(sizes), full.split(sizes), strict=True)):
             own = {name: values[index] for name, values in chunks.items()}
-            found = LigerFusedLinearGRPOFunction.ppo_loss_fn(part, where, full_attention_mask=full, **own, **options)
-            total = total + found[0]
+            result = LigerFusedLinearGRPOFunction.ppo_loss_fn(part, where, full_attention_mask=full, **own, **options)
+            total = total + result[0]
         return total
 
     return loss
@@ -192,16 +192,16 @@ def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss
 
 def _logits(logprobs: torch.Tensor, mask: Array) -> torch.Tensor:
     """Logits of two tokens that hold the log-probs for the token 0; −inf times the identity's zeros would be NaN."""
-    first, other = logits_that_hold(logprobs.double(), torch.zeros(mask.shape, dtype=torch.int64), 2).unbind(-1)
-    return torch.stack((first, other.clamp(min=-1e4)), dim=-1)
+    first, second = logits_that_hold(logprobs.double(), torch.zeros(mask.shape, dtype=torch.int64), 2).unbind(-1)
+    return torch.stack((first, second.clamp(min=-1e4)), dim=-1)
 
 
 def selective_log_softmax(logits: Array, ids: Array, temperature: float, *, entropy: bool) -> dict[str, Any]:
     """Its log-probs of a linear layer whose input is 1 and whose weights are the logits, row by row."""
     absent("selective_log_softmax", entropy=entropy)
     rows = tensor(logits).reshape(-1, logits.shape[-1])
-    found = [_score(row, one, temperature) for row, one in zip(rows, tensor(ids).reshape(-1), strict=True)]
-    return {"logprobs": torch.stack(found).reshape(ids.shape).numpy()}
+    scores = [_score(row, token, temperature) for row, token in zip(rows, tensor(ids).reshape(-1), strict=True)]
+    return {"logprobs": torch.stack(scores).reshape(ids.shape).numpy()}
 
 
 def selective_log_softmax_backward(
@@ -211,14 +211,16 @@ def selective_log_softmax_backward(
     absent("selective_log_softmax_backward", grad_entropy=grad_entropy)
     leaf = tensor(logits).requires_grad_()
     rows = leaf.reshape(-1, logits.shape[-1])
-    found = [_score(row, one, temperature) for row, one in zip(rows, tensor(ids).reshape(-1), strict=True)]
-    (gradient,) = torch.autograd.grad(torch.stack(found), leaf, tensor(grad_logprobs).reshape(-1))
+    scores = [_score(row, token, temperature) for row, token in zip(rows, tensor(ids).reshape(-1), strict=True)]
+    (gradient,) = torch.autograd.grad(torch.stack(scores), leaf, tensor(grad_logprobs).reshape(-1))
     return {"gradient": gradient.numpy()}
 
 
-def _score(row: torch.Tensor, one: torch.Tensor, temperature: float) -> torch.Tensor:
+def _score(row: torch.Tensor, token: torch.Tensor, temperature: float) -> torch.Tensor:
     hidden = torch.ones(1, 1, 1, dtype=row.dtype)
-    return LigerFusedLinearPPOBase.chunk_forward(hidden, row[:, None], one.reshape(1, 1), temperature=temperature)[0, 0]
+    return LigerFusedLinearPPOBase.chunk_forward(hidden, row[:, None], token.reshape(1, 1), temperature=temperature)[
+        0, 0
+    ]
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {

@@ -1,9 +1,10 @@
 """The peer mlx-lm: its samplers and logits processors, through one step of its own `generate_step`.
 
-Before the first case two of MLX's random functions are replaced, so that a sampler returns what it would draw from:
+Before the first case two of MLX's random functions are replaced, so that a sampler returns its distribution:
 `mx.random.categorical` returns its argument, and `mx.random.uniform`, which only XTC calls, returns the coin of the case.
-MLX's compilation is off then, because it would keep the first coin. What is timed is left as it is. What the sampler returns is normalised here, as `categorical` does inside.
-The package `mlx_lm` has the name of this file: this folder must not be on `sys.path`.
+MLX's compilation is disabled, because it would keep the first coin; timed calls are unchanged. The sampler's result is
+normalised here, as `categorical` does internally.
+This file is named like the package `mlx_lm`, so its folder must not be on `sys.path`.
 """
 
 from __future__ import annotations
@@ -44,14 +45,14 @@ mx.set_default_device(mx.cpu)
 
 
 def _show_distributions() -> None:
-    """Let samplers return what they would draw from, in this process from now on."""
+    """Patch MLX in this process so that samplers return their distribution."""
     mx.disable_compile()
     mx.random.categorical = lambda logits, *_, **__: logits
     mx.random.uniform = lambda *_, **__: mx.array(COIN.value)
 
 
 def filtered_logprobs(*, logits: Array, xtc_coin: Array | None, **filters: Any) -> dict[str, Any]:
-    """What the sampler draws from, row by row: each row has its own history and coin."""
+    """The distribution of the sampler, row by row, since each row has its own history and coin."""
     _show_distributions()
     if filters["top_p"] == 0.0:
         raise NotImplementedError("a top_p of 0 switches mlx-lm's filter off; its smallest nucleus is of a positive p")
@@ -69,8 +70,8 @@ def filtered_logprobs(*, logits: Array, xtc_coin: Array | None, **filters: Any) 
         COIN.value = 1.0 if xtc_coin is None else float(xtc_coin[index])
         processors = make_logits_processors(None if bias is None else dict(enumerate(bias.tolist())))
         for name, penalties in PENALTIES.items():
-            given = filters.get(name)
-            ids = [] if given is None else given[index][given[index] >= 0].tolist()
+            value = filters.get(name)
+            ids = [] if value is None else value[index][value[index] >= 0].tolist()
             options = {f"{penalty}_penalty": filters.get(f"{penalty}_penalty") for penalty in penalties}
             sizes = {f"{penalty}_context_size": 10_000 for penalty in penalties}
             if ids:
@@ -80,24 +81,24 @@ def filtered_logprobs(*, logits: Array, xtc_coin: Array | None, **filters: Any) 
 
 
 def _reading(ids: list[int], run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Let a processor read these ids: the cases give penalties lists of their own, mlx-lm gives all the same."""
+    """Let a processor read these ids: each penalty of a case has its own list, while mlx-lm passes one list to all."""
     return lambda _, logits: run(mx.array(ids), logits)
 
 
 def _drawn_from(row: Array, sampler: Callable[[Any], Any], processors: list[Callable[[Any, Any], Any]]) -> Array:
-    """Run one step of generate_step on a model with these logits; return log-probs of what the sampler draws from."""
-    found: list[Any] = []
+    """Run one step of generate_step on a model with these logits; return the log-probs of the sampler's distribution."""
+    scores: list[Any] = []
 
     def recorded(logprobs: Any) -> Any:
-        found.append(sampler(logprobs))
+        scores.append(sampler(logprobs))
         return mx.array([0])
 
     model = FakeModel(array(row)[None, None])
     options = {"sampler": recorded, "logits_processors": processors, "prompt_cache": []}
     next(generate_step(mx.array([0]), model, max_tokens=1, **options))
     if sampler is greedy_sampler:
-        return np.where(np.arange(row.size) == found[0].item(), 0.0, -np.inf)
-    return _normalised(np.array(found[0][0])).astype(row.dtype)
+        return np.where(np.arange(row.size) == scores[0].item(), 0.0, -np.inf)
+    return _normalised(np.array(scores[0][0])).astype(row.dtype)
 
 
 def _normalised(scores: Array) -> Array:
@@ -107,7 +108,7 @@ def _normalised(scores: Array) -> Array:
 
 
 def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> dict[str, Any]:
-    """Its KL(p, q) of logits; on macOS a Metal kernel of its own computes it, elsewhere MLX."""
+    """Its KL(p, q) of logits, computed by its Metal kernel on macOS and by MLX elsewhere."""
     mx.disable_compile()
     return {"kl": np.array(kl_div_loss(array(reference_logprobs), array(policy_logprobs)))}
 
@@ -124,7 +125,7 @@ def timed_filtered_logprobs(logits: Array, *, top_k: int = 0, top_p: float = 1.0
     return Timed(
         f"evaluated({function.__name__}({NORMALISE}{call}))",
         names,
-        lambda found: {"logprobs": _normalised(np.array(found))},
+        lambda result: {"logprobs": _normalised(np.array(result))},
         "mlx_lm.sample_utils after the normalisation of generate_step; its scores are not normalised again, ours are",
     )
 
@@ -141,12 +142,12 @@ def timed_sample_tokens(logits: Array, *, top_k: int = 0, top_p: float = 1.0, **
     return Timed(
         f"evaluated(sampler({NORMALISE}))",
         names,
-        lambda found: {"tokens": np.array(found).reshape(-1)},
+        lambda result: {"tokens": np.array(result).reshape(-1)},
         "make_sampler after the normalisation of generate_step; it draws with its own generator, ours takes uniforms",
     )
 
 
 TIMED: dict[str, Callable[..., Timed]] = {
     "filtered_logprobs": timed_filtered_logprobs,
-    "sample_tokens": timed_sample_tokens,  # no op of OPS: tokens of another generator cannot be judged one by one
+    "sample_tokens": timed_sample_tokens,  # not in OPS: tokens of another generator cannot be judged one by one
 }

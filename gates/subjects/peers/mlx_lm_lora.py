@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001  its losses and scores are called by names of its own
+# ruff: noqa: SLF001  its losses and scores are private
 """The peer mlx-lm-lora: its GRPO objective and advantages, and the losses of its preference trainers.
 
 Its GRPO makes one update per rollout and takes no old log-probs: only on-policy cases are judged. Its preference losses
@@ -55,10 +55,10 @@ def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Ans
     only("group_advantages", CONVENTIONS["group_advantages"], dtype=str(rewards.dtype), **conventions)
     prompts = [row // group_size for row in range(len(rewards))]
     texts = [[""] * len(rewards)] * 4
-    found, _ = grpo_trainer.calculate_rewards_and_advantages(
+    advantages, _ = grpo_trainer.calculate_rewards_and_advantages(
         [lambda **_: rewards.tolist()], *texts, prompts, sorted(set(prompts))
     )
-    return {"advantages": np.array(found)}
+    return {"advantages": np.array(advantages)}
 
 
 def policy_loss(*, policy: Array, reference: Array | None, advantages: Array, mask: Array, **x: Any) -> Answer:
@@ -78,8 +78,8 @@ def _objective(
     level, kind = "sequence" if x["algorithm"] == "gspo" else "token", LOSS_TYPES[x["algorithm"]]
 
     def loss(logprobs: mx.array) -> mx.array:
-        given = mx.stop_gradient(logprobs) if fixed is None else fixed  # as its grpo_loss does
-        return grpo_trainer._grpo_objective(logprobs, given, *wide, *constants, level, kind)[0]
+        old = mx.stop_gradient(logprobs) if fixed is None else fixed  # as its grpo_loss does
+        return grpo_trainer._grpo_objective(logprobs, old, *wide, *constants, level, kind)[0]
 
     return loss
 
@@ -98,8 +98,8 @@ def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss
     function = cpo_trainer.cpo_loss if loss == "cpo" else LOSS
 
     def scores(logprobs: mx.array) -> tuple[mx.array, mx.array]:
-        found = SCORE(mx.where(array(mask), logprobs, 0), counted, kind)
-        return found[0::2], found[1::2]
+        scored = SCORE(mx.where(array(mask), logprobs, 0), counted, kind)
+        return scored[0::2], scored[1::2]
 
     references = () if loss == "cpo" else scores(array(reference))
     constants = {"beta": x["beta"], "delta": x.get("penalty") or 0.0, "loss_type": kind}
@@ -114,12 +114,12 @@ def _orpo(logprobs: mx.array, mask: Array, masks: tuple[mx.array, mx.array], bet
 
 
 def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entropy: bool, **_: Any) -> Answer:
-    """Its token log-probs; temperatures and entropies it does not have."""
+    """Its token log-probs; it has no temperature or entropy."""
     if temperature != 1.0 or entropy:
         raise NotImplementedError("mlx-lm-lora scores at temperature 1, without an entropy")
     rows = array(logits).reshape(-1, 1, logits.shape[-1])
-    found = grpo_trainer._select_token_logps(rows, array(ids).reshape(-1, 1), mx.ones((ids.size, 1), mx.bool_))
-    return {"logprobs": np.array(found).reshape(ids.shape)}
+    logprobs = grpo_trainer._select_token_logps(rows, array(ids).reshape(-1, 1), mx.ones((ids.size, 1), mx.bool_))
+    return {"logprobs": np.array(logprobs).reshape(ids.shape)}
 
 
 OPS: dict[str, Callable[..., Answer]] = {
@@ -142,7 +142,7 @@ def timed_group_advantages(rewards: Array, group_size: int, **_: Any) -> Timed:
     return Timed(
         "evaluated(calculate_rewards_and_advantages(functions, *texts, prompts, unique)[0])",
         names,
-        lambda found: {"advantages": np.array(found)},
+        lambda result: {"advantages": np.array(result)},
         "calculate_rewards_and_advantages with one reward function that returns the rewards; its statistics are in the time",
     )
 
@@ -165,7 +165,7 @@ def timed_selective_log_softmax(logits: Array, ids: Array, **_: Any) -> Timed:
     return Timed(
         "evaluated(select_token_logps(logits, ids, mask))",
         names,
-        lambda found: {"logprobs": np.array(found)[:, 0]},
+        lambda result: {"logprobs": np.array(result)[:, 0]},
         "grpo_trainer._select_token_logps",
     )
 

@@ -1,8 +1,8 @@
 """The peer mlx-tune: its preference losses on a model whose logits hold the log-probs of a case.
 
-A row is one start token, then prompt and completion; its losses take whole rows and their lengths. Padding, which a
-model fills with finite numbers, holds log-probs of -1. Its GRPO is a closure of a training loop that takes rewards, with
-advantages that no gate asks (std + 1e-8), and its KTO has neither weights nor a reference point: see mlx-tune.toml.
+A row is one start token, then prompt and completion; its losses take whole rows and their lengths. Padding,
+for which a model has finite numbers, holds log-probs of -1. Its GRPO is a closure of a training loop that takes rewards, with
+advantages that no gate covers (std + 1e-8), and its KTO has neither weights nor a reference point: see mlx-tune.toml.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 class _Texts:
-    """Rows of log-probs as what the losses take: ids, lengths and a model."""
+    """Rows of log-probs as the arguments of the losses: ids, lengths and a model."""
 
     def __init__(self, mask: Array) -> None:
         self.ends = np.where(mask.any(axis=1), mask.shape[1] - np.argmax(mask[:, ::-1], axis=1), 0)
@@ -103,4 +103,4 @@ def _prompts_are_shared(policy: Array, mask: Array) -> bool:
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {"preference_loss": preference_loss}
-TIMED: dict[str, Callable[..., Any]] = {}  # it has none of the ops that are kernels
+TIMED: dict[str, Callable[..., Any]] = {}  # it has no op that is a kernel

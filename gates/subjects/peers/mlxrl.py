@@ -1,7 +1,7 @@
 """The peer mlxrl (distribution inductive-mlxrl): its real advantages and losses, through its algorithm objects.
 
-Nothing here repairs or repeats a formula of the peer. A case whose conventions the peer does not have is unsupported;
-a case under a name that the peer uses (GRPO, Dr. GRPO, RLOO) runs its code as it is, and the judge sees what differs.
+The adapter neither repairs nor repeats a formula. A case with conventions that the peer lacks is unsupported; a case under
+a name that the peer uses (GRPO, Dr. GRPO, RLOO) runs its unchanged code.
 """
 
 from __future__ import annotations
@@ -130,8 +130,7 @@ def policy_loss(
 ) -> dict[str, Any]:
     """Loss of the peer's algorithm object and its gradient, taken by MLX through the peer's own compute_loss.
 
-    GRPO, Dr. GRPO and RLOO take no clip bounds, so `epsilon_low` and `epsilon_high` reach nothing: that is for the judge
-    to see.
+    GRPO, Dr. GRPO and RLOO take no clip bounds, so `epsilon_low` and `epsilon_high` have no effect, which the judge reports.
     """
     loss = _loss(
         policy,
@@ -176,8 +175,8 @@ def _loss(
 
     def loss(logprobs: mx.array) -> mx.array:
         # Without a reference its trainer passes the current log-probs themselves (mlxrl/train/reference.py:25).
-        other = logprobs if fixed is None else fixed
-        return peer.compute_loss(logprobs, behaviour, other, gains, weights, beta).loss
+        fixed_or_current = logprobs if fixed is None else fixed
+        return peer.compute_loss(logprobs, behaviour, fixed_or_current, gains, weights, beta).loss
 
     return loss
 
@@ -205,7 +204,7 @@ def _only_float32(name: str, array: Array) -> None:
 
 
 def token_kl(policy: Array, reference: Array, *, mask: Array | None, lengths: Array | None, **_: Any) -> dict[str, Any]:
-    """Its KL of each token; only its losses take a mask."""
+    """Its KL of each token, without a mask."""
     _only_float32("policy", policy)
     if mask is not None or (lengths is not None and policy.ndim > 1):
         raise NotImplementedError("approximate_kl of mlxrl takes no mask")
@@ -215,20 +214,20 @@ def token_kl(policy: Array, reference: Array, *, mask: Array | None, lengths: Ar
 def importance_ratio(
     policy: Array, old: Array, *, level: str, mask: Array | None, lengths: Array | None
 ) -> dict[str, Any]:
-    """Its ratios: that of a token takes no mask, that of a sequence nothing else."""
+    """Its ratios: per token without a mask, per sequence with one."""
     _only_float32("policy", policy)
-    one, other = mx.array(policy), mx.array(old)
+    lp, old_lp = mx.array(policy), mx.array(old)
     if level == "token":
         if mask is not None or (lengths is not None and policy.ndim > 1):
             raise NotImplementedError("token_importance_ratio of mlxrl takes no mask")
-        return {"ratio": np.array(token_importance_ratio(one, other))}
+        return {"ratio": np.array(token_importance_ratio(lp, old_lp))}
     if mask is None:
         raise NotImplementedError("sequence_importance_ratio of mlxrl takes a mask")
-    return {"ratio": np.array(sequence_importance_ratio(one, other, mx.array(mask.astype(np.float32))))}
+    return {"ratio": np.array(sequence_importance_ratio(lp, old_lp, mx.array(mask.astype(np.float32))))}
 
 
 def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entropy: bool, **_: Any) -> dict[str, Any]:
-    """Its log-probs of the tokens; temperatures, entropies and ignored ids it does not have."""
+    """Its log-probs of the tokens; it has no temperature, entropy or ignored ids."""
     if temperature != 1.0 or entropy:
         raise NotImplementedError("mlxrl scores at temperature 1, without an entropy")
     return {"logprobs": np.array(target_logprobs_from_logits(mx.array(logits), mx.array(ids)))}
@@ -236,7 +235,7 @@ def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entr
 
 @dataclass
 class _Batch:
-    """The fields that its filter reads, and one that shows which rows it kept."""
+    """The fields that its filter reads, and one that records the rows it kept."""
 
     rewards: Any
     advantages: Any
@@ -248,7 +247,7 @@ class _Batch:
 
 
 def keep_groups(*, rewards: Array, weights: Array, group_size: int, convention: str, accuracy: int) -> dict[str, Any]:
-    """What its dynamic sampling keeps of rewards that are one column."""
+    """The rows that its dynamic sampling keeps."""
     del weights, convention
     scores, rows = mx.array(rewards[:, accuracy].astype(np.float32)), tuple(range(len(rewards)))
     nothing = mx.zeros(len(rows))
@@ -271,14 +270,16 @@ def timed_group_advantages(rewards: Array, group_size: int, **_: Any) -> Timed:
     """Advantages of its GRPO."""
     names = {"evaluated": evaluated, "algorithm": GRPOAlgorithm(), "rewards": evaluated(mx.array(rewards))}
     statement = f"evaluated(algorithm.compute_advantages(rewards, {group_size}))"
-    return Timed(statement, names, lambda found: {"advantages": np.array(found)}, "GRPOAlgorithm().compute_advantages")
+    return Timed(
+        statement, names, lambda result: {"advantages": np.array(result)}, "GRPOAlgorithm().compute_advantages"
+    )
 
 
 def timed_token_kl(policy: Array, reference: Array, **_: Any) -> Timed:
     """Its KL of each token."""
     arrays = {"policy": evaluated(mx.array(policy)), "reference": evaluated(mx.array(reference))}
     names = {"evaluated": evaluated, "approximate_kl": approximate_kl, **arrays}
-    return Timed("evaluated(approximate_kl(policy, reference))", names, lambda found: {"kl": np.array(found)})
+    return Timed("evaluated(approximate_kl(policy, reference))", names, lambda result: {"kl": np.array(result)})
 
 
 def timed_selective_log_softmax(logits: Array, ids: Array, **_: Any) -> Timed:
@@ -290,7 +291,7 @@ def timed_selective_log_softmax(logits: Array, ids: Array, **_: Any) -> Timed:
         "ids": evaluated(mx.array(ids)),
     }
     statement = "evaluated(target_logprobs_from_logits(logits, ids))"
-    return Timed(statement, names, lambda found: {"logprobs": np.array(found)})
+    return Timed(statement, names, lambda result: {"logprobs": np.array(result)})
 
 
 def timed_policy_loss(

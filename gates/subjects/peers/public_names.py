@@ -1,4 +1,4 @@
-"""List the public names of an installed package by parsing its files: nothing of it is imported or run."""
+"""List the public names of an installed package by parsing its files, without importing it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Scope = ast.Module | ast.ClassDef
 
 
 def names(source: str, packages: Path) -> list[str]:
-    """Return the names of a source, in the order in which they stand in the file, each once.
+    """Return the distinct names of a source in the order of the file.
 
     Args:
-        source: a kind and a place. `fields MODULE:CLASS`, the annotated fields of a class, not those it inherits ·
+        source: a kind and a location. `fields MODULE:CLASS`, the annotated fields of a class, not those it inherits ·
             `functions MODULE` and `classes MODULE`, the public ones defined there · `methods MODULE:CLASS` · `values
             MODULE:NAME`, the strings with which a variable or attribute NAME is compared · `registered MODULE:NAME`, the
             first argument of each call or decorator NAME("…").
         packages: the site-packages folder of the environment.
 
     Raises:
-        PeerError: the kind is unknown, or the module or class is not there.
+        PeerError: the kind, the module or the class is unknown.
     """
-    kind, _, place = source.partition(" ")
-    module, _, inner = place.partition(":")
+    kind, _, location = source.partition(" ")
+    module, _, inner = location.partition(":")
     if kind not in KINDS:
         raise PeerError(f"{source}: {kind!r} must be one of {', '.join(KINDS)}")
     tree = _parsed(source, module, packages)
@@ -82,7 +82,9 @@ def _values(scope: Scope, name: str) -> Iterator[str]:
         if isinstance(node, ast.Compare) and any(_last(side) == name for side in (node.left, *node.comparators)):
             for side in (node.left, *node.comparators):
                 yield from (
-                    one.value for one in ast.walk(side) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                    constant.value
+                    for constant in ast.walk(side)
+                    if isinstance(constant, ast.Constant) and isinstance(constant.value, str)
                 )
 
 
@@ -92,7 +94,7 @@ def _registered(scope: Scope, name: str) -> Iterator[str]:
             first = node.args[0]
             if isinstance(first, ast.Constant) and isinstance(first.value, str):
                 yield first.value
-            elif isinstance(first, ast.Attribute):  # the member of an enumeration
+            elif isinstance(first, ast.Attribute):  # a member of an enumeration
                 yield first.attr
 
 

@@ -1,7 +1,7 @@
 """Run the programs that reproduce findings, each in its peer's own environment, without Gates.
 
-Those of one peer are run as forks of one process that has imported what they import: a library may take ten seconds to
-import. One that does not hold so is run once more by itself, and that is what counts.
+The programs of one peer run as forks of a process with their imports, since a library may take ten seconds to import. A
+program that fails so is run again by itself, and that result counts.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gates.subjects.peers.declared import Finding
 from gates.subjects.peers.discovery import PeerError
 
 LIMIT_S = 120.0
-SHOWN = 400  # characters of what a program prints
-VARIABLES = {  # as in a worker: one thread, no network, nothing compiled
+SHOWN = 400  # characters of a program's output
+VARIABLES = {  # as in a worker: one thread, no network, no compilation
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
@@ -74,7 +74,7 @@ print(json.dumps([found[place] for place in sorted(found)]))
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """What a finding's program printed, and whether the finding holds."""
+    """The output of a finding's program, and whether the finding holds."""
 
     peer: str
     finding: Finding
@@ -119,16 +119,16 @@ def run(peer: str, finding: Finding) -> Reproduced:
 
 
 def run_all(peer: str, findings: tuple[Finding, ...], jobs: int) -> list[Reproduced]:
-    """Run the programs of one peer's findings side by side, in the order of the findings."""
+    """Run the programs of one peer's findings in parallel; the results are in the order of the findings."""
     held = _forked(peer, findings, jobs)
     alone = [finding for finding in findings if finding.id not in held]
     with ThreadPoolExecutor(max(1, jobs)) as pool:
-        found = held | {one.finding.id: one for one in pool.map(partial(run, peer), alone)}
-    return [found[finding.id] for finding in findings]
+        outcomes = held | {outcome.finding.id: outcome for outcome in pool.map(partial(run, peer), alone)}
+    return [outcomes[finding.id] for finding in findings]
 
 
 def _forked(peer: str, findings: tuple[Finding, ...], jobs: int) -> dict[str, Reproduced]:
-    """Return the findings, by id, that hold in forks of one process; none where a fork is no good idea.
+    """Return the findings, by id, that hold in forks of one process; none where forks are unsafe.
 
     MLX hangs in a fork of a process that has imported it.
     """
@@ -136,11 +136,11 @@ def _forked(peer: str, findings: tuple[Finding, ...], jobs: int) -> dict[str, Re
     imports = _imports(programs)
     if sys.platform != "linux" or len(findings) < 2 or not environment.ready or any("mlx" in line for line in imports):
         return {}
-    asked = {"imports": imports, "programs": programs, "jobs": max(1, jobs), "limit_s": LIMIT_S}
+    request = {"imports": imports, "programs": programs, "jobs": max(1, jobs), "limit_s": LIMIT_S}
     try:
         done = subprocess.run(
             [str(environment.python), "-I", "-c", FORKS],
-            input=json.dumps(asked),
+            input=json.dumps(request),
             capture_output=True,
             text=True,
             errors="replace",
@@ -160,7 +160,7 @@ def _forked(peer: str, findings: tuple[Finding, ...], jobs: int) -> dict[str, Re
 
 
 def _imports(programs: list[str]) -> list[str]:
-    """Return the import statements of programs, each once."""
+    """Return the distinct import statements of programs."""
     nodes = (node for program in programs for node in ast.parse(program).body)
     return list(dict.fromkeys(ast.unparse(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)))
 

@@ -1,7 +1,7 @@
 """The peer rlox: its real advantages, GAE, KL, packing and best-of-n, through the functions that its users call.
 
-Nothing here repairs or repeats a formula of the peer. A case whose conventions the peer does not have is unsupported.
-`token_kl[k3]` stands in no DEPARTURES_DOCUMENTED although the docstring writes its ratio the other way round
+The adapter neither repairs nor repeats a formula. A case with conventions that the peer lacks is unsupported.
+`token_kl[k3]` is not in DEPARTURES_DOCUMENTED although the docstring writes its ratio the other way round
 (rlox/_rlox_core.pyi:610): the same docstring calls it the unbiased estimator that TRL uses, so it announces no deviation.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 import numpy as np
-import rlox  # type: ignore[import-not-found]  # only its own environment has it
+import rlox  # type: ignore[import-not-found]  # installed only in its own environment
 import torch  # type: ignore[import-not-found,unused-ignore]
 from peer_rows import absent, log_ratio_rows, mask_of, only, row_tokens
 from peer_timed import Timed, only_output
@@ -46,12 +46,12 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 
 
 def _of(name: str, values: Array) -> Callable[..., Any]:
-    """Return a function of rlox for the dtype of the values: that for float32 has a name of its own."""
+    """Return a function of rlox for the dtype of the values; float32 has a separate function."""
     return getattr(rlox, f"{name}_f32" if values.dtype == np.float32 else name)
 
 
 def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> dict[str, Any]:
-    """Advantages of all groups in one call; the declared conventions are the only ones it has."""
+    """Advantages of all groups in one call, with the declared conventions only."""
     only("group_advantages", CONVENTIONS["group_advantages"], dtype=str(rewards.dtype), **conventions)
     return {"advantages": rlox.compute_batch_group_advantages(rewards, group_size)}
 
@@ -67,7 +67,7 @@ def token_kl(policy: Array, reference: Array, *, lengths: Array | None, **x: Any
 
 
 def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> dict[str, Any]:
-    """Its "sum(exp(log_p) * (log_p - log_q))" is the divergence where the values are those of a whole vocabulary."""
+    """Its "sum(exp(log_p) * (log_p - log_q))" is the divergence if the values cover the vocabulary."""
     batch = _of("compute_batch_token_kl", policy_logprobs)
     rows = batch(policy_logprobs.reshape(-1), reference_logprobs.reshape(-1), policy_logprobs.shape[-1])
     return {"kl": rows.reshape(policy_logprobs.shape[:-1])}
@@ -80,12 +80,12 @@ def gae(rewards: Array, values: Array, *, gamma: float, lam: float, **x: Any) ->
     last = np.zeros(len(where), rewards.dtype) if x["bootstrap"] is None else x["bootstrap"]
     run = _of("compute_gae_batched", rewards)
     steps = [row_tokens(part, where) for part in (rewards, values, done)]
-    found = [
+    rows = [
         run(*row, after, row[0].size, gamma, lam)[0] if row[0].size else row[0]
         for *row, after in zip(*steps, last[:, None], strict=True)
     ]
     advantages = np.zeros_like(rewards)
-    advantages[where if rewards.ndim > 1 else ...] = np.concatenate(found)
+    advantages[where if rewards.ndim > 1 else ...] = np.concatenate(rows)
     return {"advantages": advantages}
 
 
@@ -95,8 +95,8 @@ def pack_sequences(lengths: Array, max_length: int, **conventions: Any) -> dict[
     if not lengths.size or not lengths.all():
         raise NotImplementedError("rlox returns tokens: nothing says where an empty sequence went")
     bins = rlox.pack_sequences([np.full(length, index, np.uint32) for index, length in enumerate(lengths)], max_length)
-    held = [found["input_ids"][found["sequence_starts"]] for found in bins]
-    tokens = sum(int(found["attention_mask"].sum()) for found in bins)
+    held = [bin_["input_ids"][bin_["sequence_starts"]] for bin_ in bins]
+    tokens = sum(int(bin_["attention_mask"].sum()) for bin_ in bins)
     return {
         "indices": np.concatenate(held).astype(np.int64),
         "offsets": np.cumsum([0, *map(len, held)]),
@@ -138,7 +138,7 @@ def timed_pack_sequences(lengths: Array, max_length: int, **_: Any) -> Timed:
     }
 
     def answer(bins: list[dict[str, Any]]) -> dict[str, Any]:
-        held = [found["input_ids"][found["sequence_starts"]] for found in bins]
+        held = [bin_["input_ids"][bin_["sequence_starts"]] for bin_ in bins]
         return {"indices": np.concatenate(held).astype(np.int64), "offsets": np.cumsum([0, *map(len, held)])}
 
     note = "it takes whole sequences and returns tokens, masks and positions: the copying is in its time"

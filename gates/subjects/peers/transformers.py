@@ -1,5 +1,5 @@
-# ruff: noqa: SLF001  generate keeps its list of processors to itself
-"""The peer transformers: the filters of `generate`, in its own order, on the logits of a model that returns given ones.
+# ruff: noqa: SLF001  the processors of generate are private
+"""The peer transformers: the filters of `generate`, in its own order, on the logits of a fake model.
 
 `generate` samples one token and returns the scores that it sampled from; `renormalize_logits` makes them log-probs.
 """
@@ -53,7 +53,7 @@ class _Given(PreTrainedModel, GenerationMixin):
 
     def __init__(self, logits: torch.Tensor) -> None:
         super().__init__(PreTrainedConfig(vocab_size=logits.shape[-1]))
-        self.anchor = torch.nn.Parameter(torch.zeros(1))  # says where the model is
+        self.anchor = torch.nn.Parameter(torch.zeros(1))  # defines the model's device
         self.logits = logits
 
     def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
@@ -109,7 +109,7 @@ def _scores(logits: torch.Tensor, ids: torch.Tensor, config: Any) -> Array:
 
 
 def _beam_scores(logits: torch.Tensor, least: int, config: Any) -> Array:
-    """Run the processors of a beam search that samples, which keep one token more than there are end tokens."""
+    """Run the processors of a sampling beam search, which keep one token more than there are end tokens."""
     config.num_beams, config._eos_token_tensor = 2, torch.arange(least - 1)  # as generate sets it
     processors = _Given(logits)._get_logits_processor(config, input_ids_seq_length=1)
     return np.asarray(processors(torch.zeros((len(logits), 1), dtype=torch.long), logits).numpy())
@@ -148,12 +148,12 @@ def timed_sample_tokens(logits: Array, *, top_k: int = 0, top_p: float = 1.0, **
     return Timed(
         "torch.multinomial(torch.softmax(processors(ids, logits), dim=-1), num_samples=1)",
         names,
-        lambda found: {"tokens": found[:, 0].numpy()},
+        lambda result: {"tokens": result[:, 0].numpy()},
         "the warper, then softmax and multinomial as generate has them; it draws with its own generator, ours takes uniforms",
     )
 
 
 TIMED: dict[str, Callable[..., Timed]] = {
     "filtered_logprobs": timed_filtered_logprobs,
-    "sample_tokens": timed_sample_tokens,  # no op of OPS: tokens of another generator cannot be judged one by one
+    "sample_tokens": timed_sample_tokens,  # not in OPS: tokens of another generator cannot be judged one by one
 }

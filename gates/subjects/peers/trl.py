@@ -1,9 +1,9 @@
-# ruff: noqa: SLF001  trainers keep losses to themselves
+# ruff: noqa: SLF001  the losses of trainers are private
 """The peer trl: losses, advantages, importance weights, log-probs, preference losses and packing of its own trainers.
 
 Trainers are made without `__init__` (no model, no data set) and get the attributes that it copies from a real config.
-Stubbed are generation and the forward passes: these return the log-probs of a case, and for CPO and ORPO logits that hold
-them. Nothing of a formula is repeated. A mask that is no prefix of its row is passed as TRL's tool mask.
+Generation and forward passes are stubs that return the log-probs of a case, for CPO and ORPO as logits. No formula is
+repeated. A mask that is not a prefix of its row is passed as TRL's tool mask.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ if TYPE_CHECKING:
 
 VERSIONS = {name: version(name) for name in ("trl", "transformers", "torch")}
 ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo", "cispo", "sapo", "gmpo", "luspo")
-LOSSES = {"bnpo-trl": "bnpo", "gspo": "grpo"}  # TRL's loss_type where its name is another
+LOSSES = {"bnpo-trl": "bnpo", "gspo": "grpo"}  # TRL's loss_type if its name differs
 SEQUENCE = ("gspo", "luspo")  # importance_sampling_level="sequence"
 LEVELS = ("token", "sequence")  # of the ratio that multiplies the KL
-FIELDS = {  # of the configs, by our names of what a case gives
+FIELDS = {  # fields of the configs by inputs of a case
     "epsilon": "epsilon_low",
     "epsilon_high": "epsilon_high",
     "max_completion_length": "max_length",
@@ -80,9 +80,9 @@ LOSS: dict[str, tuple[Any, ...]] = {
     "cispo_bound": ("absolute", None),
     "kl_estimator": ("k3", None),
     "kl_clamp": (None,),
-    "parts": ("equal",),  # rows of a micro-batch: per_device_train_batch_size
+    "parts": ("equal",),  # equal micro-batches: per_device_train_batch_size
 }
-# Rewards and the sampler's log-probs become float32 whatever they were.
+# Rewards and the sampler's log-probs become float32.
 DTYPE: dict[str, tuple[Any, ...]] = {"dtype": ("float32",)}
 EPS = (1e-4, float(np.float32(1e-4)), None)
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -120,7 +120,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "loss_from_logits": {"algorithm": ALGORITHMS},
     "pack_sequences": {
         "strategy": ("best-fit-decreasing", "wrapped"),
-        "over_long": ("error", "truncate", "split"),  # error: where nothing is longer
+        "over_long": ("error", "truncate", "split"),  # error: cases without longer sequences
     },
     "importance_weights": {"level": ("token", "seq_sum"), "nan_sampling": ("unrecorded",), **DTYPE},
 }
@@ -131,7 +131,7 @@ FIXED = {"output_dir": "unused", "use_cpu": True, "bf16": False, "report_to": []
 
 
 def _trainer(kind: Any, config: Any, **attributes: Any) -> Any:
-    """Return a trainer with the attributes that `__init__` copies from its config, and those given."""
+    """Return a trainer with the attributes that `__init__` copies from its config, and the given ones."""
     trainer = kind.__new__(kind)
     high = getattr(config, "epsilon_high", None)
     vars(trainer).update(
@@ -154,7 +154,7 @@ def _trainer(kind: Any, config: Any, **attributes: Any) -> Any:
 def _settings(parts: int, x: dict[str, Any]) -> Any:
     """Return the trainer class and the config of a case."""
     name = x["algorithm"]
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "per_device_train_batch_size": x.get("generations", 2),
         "num_generations": x.get("generations", 2),
         "gradient_accumulation_steps": parts,
@@ -162,11 +162,11 @@ def _settings(parts: int, x: dict[str, Any]) -> Any:
     }
     for to, key in FIELDS.items():
         if x.get(key) is not None:
-            given[to] = x[key]
+            options[to] = x[key]
     if name == "rloo":
-        given |= {"beta": x["beta"], "epsilon": given.get("epsilon", float("inf"))}
-        return RLOOTrainer, RLOOConfig(**FIXED, **given)
-    given |= {
+        options |= {"beta": x["beta"], "epsilon": options.get("epsilon", float("inf"))}
+        return RLOOTrainer, RLOOConfig(**FIXED, **options)
+    options |= {
         "beta": x["beta"],
         "delta": x.get("delta"),
         "use_bias_correction_kl": x.get("kl_ratio") in LEVELS,
@@ -178,9 +178,11 @@ def _settings(parts: int, x: dict[str, Any]) -> Any:
         ),
     }
     if name == "gmpo":
-        return GMPOTrainer, GMPOConfig(**FIXED, **given)
+        return GMPOTrainer, GMPOConfig(**FIXED, **options)
     level = "sequence" if name in SEQUENCE else "token"
-    return GRPOTrainer, GRPOConfig(**FIXED, **given, loss_type=LOSSES.get(name, name), importance_sampling_level=level)
+    return GRPOTrainer, GRPOConfig(
+        **FIXED, **options, loss_type=LOSSES.get(name, name), importance_sampling_level=level
+    )
 
 
 def _correction(kind: str | None, level: str | None, low: float | None, high: float | None) -> dict[str, Any]:
@@ -192,7 +194,7 @@ def _correction(kind: str | None, level: str | None, low: float | None, high: fl
 
 
 def _refuse(x: dict[str, Any]) -> None:
-    """Refuse what the trainers have no setting for."""
+    """Refuse inputs for which the trainers have no setting."""
     name = x["algorithm"]
     only(
         "policy_loss",
@@ -226,8 +228,8 @@ def _scored(trainer: Any, completions: list[list[int]], **x: Any) -> dict[str, A
         use_vllm=sampling is not None,
         _generate=lambda _: answer if isinstance(trainer, GRPOTrainer) else (answer[0], completions, texts),
         # The clone has no gradient, as a forward pass in the trainer's own torch.no_grad() has none.
-        _get_per_token_logps_and_entropies=lambda one, *_, **__: (
-            torch.zeros(()) if logprobs[id(one)] is None else tensor(logprobs[id(one)]).clone(),
+        _get_per_token_logps_and_entropies=lambda scored, *_, **__: (
+            torch.zeros(()) if logprobs[id(scored)] is None else tensor(logprobs[id(scored)]).clone(),
             None,
             None,
         ),
@@ -257,20 +259,20 @@ def _completions(mask: Array) -> list[list[int]]:
 
 def _run(trainer: Any, batch: dict[str, torch.Tensor], parts: list[int], policy: torch.Tensor, entropy: Any) -> Any:
     """Sum `_compute_loss` over micro-batches, each scaled for gradient accumulation as trainer and Trainer do."""
-    found, start = torch.zeros((), dtype=policy.dtype), 0
+    total, start = torch.zeros((), dtype=policy.dtype), 0
     for size in parts:
         rows = slice(start, start + size)
         part = {name: value[rows] if value.ndim else value for name, value in batch.items()}
         answer = (policy[rows], entropy[rows], None)
         trainer._get_per_token_logps_and_entropies = lambda *_, answer=answer, **__: answer
         # transformers.Trainer divides the losses of a trainer that does not scale them itself.
-        found = found + trainer._compute_loss(None, part) / (len(parts) if isinstance(trainer, RLOOTrainer) else 1)
+        total = total + trainer._compute_loss(None, part) / (len(parts) if isinstance(trainer, RLOOTrainer) else 1)
         start += size
-    return found
+    return total
 
 
 def policy_loss(*, policy: Array, **x: Any) -> Answer:
-    """Loss and gradient of one micro-batch; of several for bnpo, whose denominators are theirs."""
+    """Loss and gradient of one micro-batch, or of several for bnpo, which averages over each."""
     rows = len(mask_of(policy, x["mask"], x["lengths"]))
     return policy_loss_in_parts(policy=policy, parts=x.get("micro_batches") or [rows], **x)
 
@@ -311,18 +313,18 @@ def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> Answer
 def _ids(mask: Array) -> dict[str, torch.Tensor]:
     """Return prompts of one token, completions, and their mask."""
     counted = torch.from_numpy(mask.astype(np.int64))
-    one, zeros = torch.ones((len(mask), 1), dtype=torch.long), torch.zeros_like(counted)
-    return {"prompt_ids": one, "prompt_mask": one, "completion_ids": zeros, "completion_mask": counted}
+    ones, zeros = torch.ones((len(mask), 1), dtype=torch.long), torch.zeros_like(counted)
+    return {"prompt_ids": ones, "prompt_mask": ones, "completion_ids": zeros, "completion_mask": counted}
 
 
 def _step(leaves: dict[str, torch.Tensor], completions: list[list[int]], **x: Any) -> torch.Tensor:
-    """Return the loss of scored completions: weights and masks are those that the trainer computes."""
+    """Return the loss of scored completions, with the weights and masks that the trainer computes."""
     kind, config = _settings(len(x["parts"]), x)
     trainer = _trainer(kind, config)
-    given = {**x, **leaves}
+    inputs = {**x, **leaves}
     sampling = x["sampling"] if x.get("correction") else None
-    old = leaves["policy"] if x["old"] is None else given["old"]
-    batch = _scored(trainer, completions, mask=x["mask"], sampling=sampling, old=old, reference=given["reference"])
+    old = leaves["policy"] if x["old"] is None else inputs["old"]
+    batch = _scored(trainer, completions, mask=x["mask"], sampling=sampling, old=old, reference=inputs["reference"])
     batch = {name: value for name, value in batch.items() if isinstance(value, torch.Tensor)}
     if x["old"] is None and sampling is None:  # with weights the trainer always has them
         batch.pop("old_per_token_logps")
@@ -356,7 +358,7 @@ def loss_with_options(**x: Any) -> Answer:
 
 
 def loss_constants(**x: Any) -> Answer:
-    """Gradients in all log-probs that the trainer gets; those of the sampler reach it as numbers."""
+    """Gradients by all log-probs that the trainer receives as tensors."""
     _refuse(x)
     leaves = _leaves(x, "policy", "old", "reference")
     low, high = {"gspo": (3e-4, 4e-4), "cispo": (0.2, 5.0)}.get(x["algorithm"], (0.2, 0.28))
@@ -390,7 +392,7 @@ def loss_of_completions(*, lengths: Array, ended: Array, micro_batch_rows: int, 
 
 
 def rewarded_loss(*, policy: Array, mask: Array, rewards: Array, group_size: int, beta: float, **x: Any) -> Answer:
-    """RLOO from rewards on: the KL goes into them, then leave-one-out."""
+    """RLOO from the rewards: the KL is subtracted from them, then leave-one-out."""
     lengths = mask.sum(axis=1)
     x |= {"algorithm": "rloo", "generations": group_size, "beta": beta, "epsilon_low": None}
     kind, config = _settings(1, x)
@@ -437,21 +439,21 @@ def importance_weights(*, old: Array, sampling: Array, mask: Array | None, lengt
     where = mask_of(old, mask, lengths)
     fields = _correction(x["correction"], x["level"], x["c_min"], x["c_max"])
     trainer = _trainer(GRPOTrainer, GRPOConfig(**FIXED, per_device_train_batch_size=2, num_generations=2, **fields))
-    given = {"old": grid(old, where), "sampling": grid(sampling, where)}
-    weights = _scored(trainer, _completions(where), mask=where, **given)["importance_sampling_ratio"].numpy()
+    logprobs = {"old": grid(old, where), "sampling": grid(sampling, where)}
+    weights = _scored(trainer, _completions(where), mask=where, **logprobs)["importance_sampling_ratio"].numpy()
     if x["level"] == "seq_sum":
         return {"weights": weights[:, 0]}
-    return {"weights": ungrid(grid(weights[where], where), old, where)}  # those of tokens; its padding holds 1
+    return {"weights": ungrid(grid(weights[where], where), old, where)}  # of tokens only, since padding holds 1
 
 
 def _scorer(logprobs: torch.Tensor) -> Callable[..., FusedCausalLMOutput]:
-    """Return a model with TRL's fused head: given (B, T) log-probs, 0 where the label is -100 as its docstring says."""
+    """Return a model with TRL's fused head for given (B, T) log-probs; 0 where the label is -100, as documented."""
 
     def model(*, labels: torch.Tensor, **_: Any) -> FusedCausalLMOutput:
-        found = logprobs.masked_fill(labels[:, 1:] == -100, 0.0)
-        zeros = torch.zeros_like(found)
+        selected = logprobs.masked_fill(labels[:, 1:] == -100, 0.0)
+        zeros = torch.zeros_like(selected)
         return FusedCausalLMOutput(
-            log_probs=found, entropy=zeros, mean_logits=zeros, is_top1=zeros.bool(), label_mask=labels[:, 1:] != -100
+            log_probs=selected, entropy=zeros, mean_logits=zeros, is_top1=zeros.bool(), label_mask=labels[:, 1:] != -100
         )
 
     return model
@@ -498,21 +500,21 @@ def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss
 
 def _reference_free(logprobs: torch.Tensor, mask: torch.Tensor, loss: str, x: dict[str, Any]) -> torch.Tensor:
     """Return the loss of the ORPO or CPO trainer on logits that hold the log-probs."""
-    given = {"beta": x["beta"], "max_length": 64, "max_completion_length": None}
+    options = {"beta": x["beta"], "max_length": 64, "max_completion_length": None}
     counted = mask
     if loss == "orpo":
         if logprobs.dtype != torch.float32:
             raise NotImplementedError("TRL's odds_ratio_loss computes in float32 (orpo_trainer.py:691)")
-        kind, config = ORPOTrainer, ORPOConfig(**FIXED, **given)
+        kind, config = ORPOTrainer, ORPOConfig(**FIXED, **options)
         counted = tensor(x["attention_mask"])[[*range(0, len(mask), 2), *range(1, len(mask), 2)]]
     else:
         name = loss if loss in ("hinge", "ipo", "simpo") else "sigmoid"
-        given |= {
+        options |= {
             "loss_type": name,
             "cpo_alpha": x.get("nll") or 0.0,
             "label_smoothing": x.get("label_smoothing") or 0.0,
         }
-        kind, config = CPOTrainer, CPOConfig(**FIXED, **given, simpo_gamma=x.get("margin") or 0.0)
+        kind, config = CPOTrainer, CPOConfig(**FIXED, **options, simpo_gamma=x.get("margin") or 0.0)
     trainer = _trainer(kind, config, is_encoder_decoder=False, pad_token_id=0, padding_value=0)
     ids = torch.ones((len(mask), mask.shape[1] + 1), dtype=torch.long)
     logits = logits_that_hold(torch.nn.functional.pad(logprobs, (0, 1), value=-1.0), ids)
@@ -524,8 +526,8 @@ def _reference_free(logprobs: torch.Tensor, mask: torch.Tensor, loss: str, x: di
         for side, rows in (("chosen", slice(half)), ("rejected", slice(half, None)))
         for name, value in (("input_ids", ids), ("attention_mask", attention), ("labels", labels))
     }
-    found: torch.Tensor = trainer.get_batch_loss_metrics(FakeModel(logits), batch)[0]
-    return found
+    value: torch.Tensor = trainer.get_batch_loss_metrics(FakeModel(logits), batch)[0]
+    return value
 
 
 def kto_loss(*, policy: Array, reference: Array, mask: Array, desirable: Array, mismatched: Array, **x: Any) -> Answer:
@@ -550,8 +552,8 @@ def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> Answer:
     """`generalized_jsd_loss` of the GKD trainer with beta=1, KL(student ‖ teacher), position by position."""
     width = policy_logprobs.shape[-1]
     pairs = zip(tensor(policy_logprobs).reshape(-1, width), tensor(reference_logprobs).reshape(-1, width), strict=True)
-    found = [GKDTrainer.generalized_jsd_loss(*pair, beta=1, reduction="sum").numpy() for pair in pairs]
-    return {"kl": np.array(found, policy_logprobs.dtype).reshape(policy_logprobs.shape[:-1])}
+    divergences = [GKDTrainer.generalized_jsd_loss(*pair, beta=1, reduction="sum").numpy() for pair in pairs]
+    return {"kl": np.array(divergences, policy_logprobs.dtype).reshape(policy_logprobs.shape[:-1])}
 
 
 def overlong_penalty(*, lengths: Array, limit: int, buffer: int) -> Answer:
@@ -635,9 +637,11 @@ def loss_from_logits(
     def loss(now: torch.Tensor) -> torch.Tensor:
         model.hidden = now.gather(1, torch.from_numpy(places)[..., None].expand(-1, -1, now.shape[-1]))
         score = kind._get_per_token_logps_and_entropies
-        trainer._get_per_token_logps_and_entropies = lambda *given, **more: _keep(kept, score(trainer, *given, **more))
-        found: torch.Tensor = trainer._compute_loss(model, batch)
-        return found
+        trainer._get_per_token_logps_and_entropies = lambda *arguments, **more: _keep(
+            kept, score(trainer, *arguments, **more)
+        )
+        value: torch.Tensor = trainer._compute_loss(model, batch)
+        return value
 
     answer = loss_and_gradient(loss, logits)
     return {**answer, "logprobs": kept[0].detach().numpy()}
@@ -652,7 +656,7 @@ def _keep(kept: list[torch.Tensor], scored: Any) -> Any:
 
 
 def pack_sequences(lengths: Array, max_length: int, strategy: str, over_long: str, **x: Any) -> Answer:
-    """`pack_dataset` in one batch; tokens are the index of their sequence and their place in it."""
+    """`pack_dataset` in one batch; each token encodes its sequence and its position."""
     only("pack_sequences", CONVENTIONS["pack_sequences"], strategy=strategy, over_long=over_long, **x)
     if over_long == "error" and (lengths > max_length).any():
         raise NotImplementedError("TRL cuts or splits a sequence that is longer than a bin")
@@ -667,7 +671,7 @@ def pack_sequences(lengths: Array, max_length: int, strategy: str, over_long: st
     pieces: list[tuple[int, int, int]] = []
     offsets = [0]
     for row, (held, places) in enumerate(zip(packed["index"], packed["place"], strict=True)):
-        if name == "wrapped":  # it says nothing of where a sequence begins
+        if name == "wrapped":  # it does not mark the start of a sequence
             starts = [at for at in range(len(held)) if at == 0 or held[at] != held[at - 1]]
         else:
             starts = np.cumsum([0, *packed["seq_lengths"][row]])[:-1].tolist()

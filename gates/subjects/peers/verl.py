@@ -1,11 +1,11 @@
 """The peer verl: its actor's loss, advantages, KL penalties, rollout corrections and log-probs, by its own functions.
 
 Losses run through `verl.workers.utils.losses.ppo_loss`, what its actor calls for a micro-batch, with the counts of the
-whole step that its engine hands over. That function cuts log-probs out of packed sequences: here a prompt of one token
-stands before each row.
+whole step that its engine provides. That function slices log-probs out of packed sequences, so a prompt of one token
+precedes each row.
 
-One shim: `verl.utils.dataset` is imported without its `__init__`, which wants `datasets` and Pillow to read files; the
-losses need an enumeration from its `dataset_utils` alone.
+One shim: `verl.utils.dataset` is imported without its `__init__`, which needs `datasets` and Pillow to read files; the
+losses only need an enumeration from its `dataset_utils`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import verl.utils
 from peer_rows import absent, grid, mask_of, only, ungrid
 from peer_timed import Timed, only_output
 from peer_torch import loss_and_gradient, tensor, timed_loss
-from tensordict import TensorDict  # only its own environment has it
+from tensordict import TensorDict  # installed only in verl's environment
 
 sys.modules["verl.utils.dataset"] = package = ModuleType("verl.utils.dataset")
 package.__path__ = [f"{verl.utils.__path__[0]}/dataset"]
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 VERSIONS = {name: version(name) for name in ("verl", "torch", "transformers")}
 SETTING: dict[str, Any] = globals().get("SETTINGS", {})
-LOSSES = {  # loss_mode and loss_agg_mode by our names; docs/definitions.md, "Presets"
+LOSSES = {  # loss_mode and loss_agg_mode by algorithm; docs/definitions.md, "Presets"
     "grpo": ("vanilla", "seq-mean-token-mean"),
     "dapo": ("vanilla", "token-mean"),
     "dr_grpo": ("vanilla", "seq-mean-token-sum-norm"),
@@ -90,20 +90,20 @@ ESTIMATORS = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
 def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> dict[str, Any]:
     """One micro-batch that is the whole step."""
     where = _where(policy, mask, lengths, x.get("row_mask"))
-    found = _loss(grid(policy, where), where, where, x)
-    return {"loss": found["loss"], "gradient": ungrid(found["gradient"], policy, where)}
+    result = _loss(grid(policy, where), where, where, x)
+    return {"loss": result["loss"], "gradient": ungrid(result["gradient"], policy, where)}
 
 
 def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> dict[str, Any]:
     """Micro-batches with the counts of the whole step; their losses add up, as its metric aggregation SUM says."""
-    whole = _where(policy, x.pop("mask"), x.pop("lengths", None), x.get("row_mask"))
+    mask = _where(policy, x.pop("mask"), x.pop("lengths", None), x.get("row_mask"))
     ends = np.cumsum(parts)
-    found = []
+    results = []
     for start, end in zip(ends - parts, ends, strict=True):
-        own = {k: v[start:end] if isinstance(v, np.ndarray) and len(v) == len(whole) else v for k, v in x.items()}
-        found.append(_loss(policy[start:end], whole[start:end], whole, own))
-    loss = sum(one["loss"] for one in found)
-    return {"loss": loss, "gradient": np.concatenate([one["gradient"] for one in found])}
+        own = {k: v[start:end] if isinstance(v, np.ndarray) and len(v) == len(mask) else v for k, v in x.items()}
+        results.append(_loss(policy[start:end], mask[start:end], mask, own))
+    loss = sum(result["loss"] for result in results)
+    return {"loss": loss, "gradient": np.concatenate([result["gradient"] for result in results])}
 
 
 def _where(policy: Array, mask: Array | None, lengths: Array | None, row_mask: Array | None) -> Array:
@@ -123,8 +123,8 @@ def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Ca
     mode, aggregation = LOSSES[x["algorithm"]]
     if x.get("delta") and mode != "vanilla":
         raise NotImplementedError(f"verl's {mode} has no dual clip")
-    low, high, given = x["epsilon_low"], x["epsilon_high"], x["beta"] and ESTIMATORS[x["kl_estimator"] or "k3"]
-    if x.get("kl_clamp") and given != "low_var_kl":
+    low, high, penalty = x["epsilon_low"], x["epsilon_high"], x["beta"] and ESTIMATORS[x["kl_estimator"] or "k3"]
+    if x.get("kl_clamp") and penalty != "low_var_kl":
         raise NotImplementedError("verl clamps low_var_kl at 10, and no other estimate")
     config = ActorConfig(
         strategy="fsdp",
@@ -140,7 +140,7 @@ def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Ca
         tau_neg=x.get("sapo_temperature_negative") or 1.05,
         use_kl_loss=bool(x["beta"]),
         kl_loss_coef=x["beta"],
-        kl_loss_type=given or "low_var_kl",
+        kl_loss_type=penalty or "low_var_kl",
     )
     rows, width = mask.shape
     old = policy if x["old"] is None else x["old"]  # on-policy its trainer has scored the same tokens before
@@ -183,32 +183,32 @@ def group_advantages(
         options["norm_adv_by_std_in_grpo"] = scale == "group"
     column = tensor(rewards)[:, None]
     index = np.arange(len(rewards)) // group_size
-    found, _ = core_algos.get_adv_estimator_fn(name)(column, torch.ones_like(column), index=index, **options)
-    return {"advantages": found[:, 0].numpy()}
+    advantages, _ = core_algos.get_adv_estimator_fn(name)(column, torch.ones_like(column), index=index, **options)
+    return {"advantages": advantages[:, 0].numpy()}
 
 
 def gae(rewards: Array, values: Array, *, gamma: float, lam: float, **x: Any) -> dict[str, Any]:
-    """Returns less values: the advantages that it returns beside them are whitened over the batch."""
+    """Returns minus values, since verl whitens its advantages over the batch."""
     absent("gae", bootstrap=x["bootstrap"], terminal=x["terminal"])
     where = mask_of(rewards, x.get("mask"), x.get("lengths"))
-    gain, critic = (tensor(grid(one, where)) for one in (rewards, values))
+    gain, critic = (tensor(grid(values_, where)) for values_ in (rewards, values))
     _, returns = core_algos.compute_gae_advantage_return(gain, critic, tensor(where.astype(rewards.dtype)), gamma, lam)
     return {"advantages": ungrid((returns - critic).numpy(), rewards, where)}
 
 
 def token_kl(policy: Array, reference: Array, *, estimator: str, reduction: str, **x: Any) -> dict[str, Any]:
-    """Its penalty per token; its masked sum or mean of a row, as its trainer takes the latter."""
+    """Its penalty per token, and its masked sum or mean of a row, as its trainer computes them."""
     if x.get("kl_clamp") and estimator != "k3":
         raise NotImplementedError("verl clamps low_var_kl at 10, and no other estimate")
     where = mask_of(policy, x["mask"], x["lengths"])
-    pair = (tensor(grid(one, where)) for one in (policy, reference))
-    found = core_algos.kl_penalty(*pair, ESTIMATORS[estimator])
+    pair = (tensor(grid(logprobs, where)) for logprobs in (policy, reference))
+    kl = core_algos.kl_penalty(*pair, ESTIMATORS[estimator])
     if reduction == "none":
         if not where.all():
             raise NotImplementedError("verl's kl_penalty takes no mask")
-        return {"kl": found.numpy()}
+        return {"kl": kl.numpy()}
     reduce = {"sum": torch_functional.masked_sum, "mean": torch_functional.masked_mean}[reduction]
-    return {"kl": reduce(found, tensor(where), axis=-1).numpy()}
+    return {"kl": reduce(kl, tensor(where), axis=-1).numpy()}
 
 
 def importance_weights(
@@ -220,20 +220,20 @@ def importance_weights(
     where = mask_of(old, x.get("mask"), x.get("lengths"))
     if level == "seq_sum" and not where.any(axis=1).all():
         raise NotImplementedError("verl's weights stand on tokens, and a row without any has none")
-    pair = (tensor(grid(one, where)) for one in (old, sampling))
+    pair = (tensor(grid(logprobs, where)) for logprobs in (old, sampling))
     bound = c_max if c_min is None else f"{c_min}_{c_max}"
     options = {"rollout_is": {"token": "token", "seq_sum": "sequence"}[level], "rollout_is_threshold": bound}
-    found, _, _ = compute_rollout_correction_and_rejection_mask(*pair, tensor(where), **options)
-    weights = found.batch["rollout_is_weights"].numpy()
+    corrected, _, _ = compute_rollout_correction_and_rejection_mask(*pair, tensor(where), **options)
+    weights = corrected.batch["rollout_is_weights"].numpy()
     if level == "token":
         return {"weights": ungrid(weights, old, where)}
-    return {"weights": weights[np.arange(len(where)), where.argmax(axis=1)]}  # a row's tokens share one weight
+    return {"weights": weights[np.arange(len(where)), where.argmax(axis=1)]}  # the tokens of a row share one weight
 
 
 def selective_log_softmax(logits: Array, ids: Array, temperature: float, *, entropy: bool) -> dict[str, Any]:
     """Log-probs and entropies as its actor computes them without flash-attention."""
-    found, entropies = _scores(tensor(logits), tensor(ids), temperature)
-    return {"logprobs": found.numpy(), "entropy": entropies.numpy()} if entropy else {"logprobs": found.numpy()}
+    logprobs, entropies = _scores(tensor(logits), tensor(ids), temperature)
+    return {"logprobs": logprobs.numpy(), "entropy": entropies.numpy()} if entropy else {"logprobs": logprobs.numpy()}
 
 
 def selective_log_softmax_backward(
@@ -241,10 +241,10 @@ def selective_log_softmax_backward(
 ) -> dict[str, Any]:
     """Autograd's gradient through the same functions."""
     leaf = tensor(logits).requires_grad_()
-    found, entropies = _scores(leaf * 1, tensor(ids), temperature)  # a leaf cannot be divided in place
-    outputs, gradients = [found], [tensor(grad_logprobs)]
+    logprobs, entropies = _scores(leaf * 1, tensor(ids), temperature)  # a leaf cannot be divided in place
+    outputs, gradients = [logprobs], [tensor(grad_logprobs)]
     if grad_entropy is not None:
-        outputs, gradients = [found, entropies], [*gradients, tensor(grad_entropy)]
+        outputs, gradients = [logprobs, entropies], [*gradients, tensor(grad_entropy)]
     return {"gradient": torch.autograd.grad(outputs, leaf, gradients)[0].numpy()}
 
 
@@ -284,7 +284,7 @@ def timed_group_advantages(rewards: Array, group_size: int, **x: Any) -> Timed:
     return Timed(
         f"estimator(rewards, mask, index=index, epsilon={x['eps']})",
         names,
-        lambda found: {"advantages": found[0][:, 0].numpy()},
+        lambda result: {"advantages": result[0][:, 0].numpy()},
         note,
     )
 
@@ -306,7 +306,7 @@ def timed_selective_log_softmax(logits: Array, ids: Array, *, temperature: float
     }
     if entropy:
         statement = "logprobs_from_logits(logits, ids), entropy_from_logits(logits)"
-        return Timed(statement, names, lambda found: {"logprobs": found[0].numpy(), "entropy": found[1].numpy()})
+        return Timed(statement, names, lambda result: {"logprobs": result[0].numpy(), "entropy": result[1].numpy()})
     return Timed("logprobs_from_logits(logits, ids)", names, only_output("logprobs"))
 
 

@@ -1,4 +1,4 @@
-"""The commands as their users type them: exit codes, last lines, one sentence for every usage error."""
+"""The commands from the shell: exit codes, last lines, one sentence for every usage error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-8"])
-def test_an_encoding_without_our_signs_ends_no_run(encoding: str) -> None:
-    """Formulas have signs that other locales than UTF-8 lack; what can be written is, the rest as escapes."""
+def test_any_encoding_can_print_every_formula(encoding: str) -> None:
+    """Characters that the locale's encoding lacks are escaped."""
     command = [sys.executable, "-m", "gates", "explain", "kl.k3.matches-definition"]
     done = subprocess.run(
         command, capture_output=True, check=False, timeout=120, env=os.environ | {"PYTHONIOENCODING": encoding}
@@ -30,8 +30,8 @@ def test_an_encoding_without_our_signs_ends_no_run(encoding: str) -> None:
     assert ("\u2212".encode(encoding, "backslashreplace")) in done.stdout
 
 
-def test_ctrl_c_while_the_commands_are_built_is_no_traceback() -> None:
-    """Typer catches it from then on; this is said as a shell says it."""
+def test_ctrl_c_during_imports_prints_no_traceback() -> None:
+    """Exit code 130 and one line."""
     code = "import typer.main, gates.cli, signal\ntyper.main.get_command = lambda app: signal.raise_signal(signal.SIGINT)\ngates.cli.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "gates: interrupted\n")
@@ -39,10 +39,10 @@ def test_ctrl_c_while_the_commands_are_built_is_no_traceback() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="a scheduling policy of Linux")
 class TestScheduling:
-    """Who is woken does not take the processor from who woke it."""
+    """SCHED_BATCH is set, unless the user chose a policy."""
 
-    def test_workers_are_batch_jobs(self, tmp_path: Path) -> None:
-        """The policy reaches the subject."""
+    def test_workers_inherit_it(self, tmp_path: Path) -> None:
+        """The subject's process has the policy."""
         policy = tmp_path / "policy"
         subject = tmp_path / "mine.py"
         subject.write_text(
@@ -52,8 +52,8 @@ class TestScheduling:
         assert policy.exists(), done.stdout + done.stderr
         assert int(policy.read_text()) == os.SCHED_BATCH
 
-    def test_a_policy_that_was_chosen_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Somebody asked for idle time only, or for real time."""
+    def test_a_policy_of_the_user_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Such as SCHED_IDLE or a real-time policy."""
         monkeypatch.setattr(os, "sched_getscheduler", lambda _pid: os.SCHED_IDLE)
         monkeypatch.setattr(os, "sched_setscheduler", lambda *_: pytest.fail("the policy is changed"))
         setup.batch_scheduling()
@@ -63,7 +63,7 @@ class TestMistakes:
     """Bad input is one clear sentence and exit code 2."""
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             (["check", "no-such-gate"], "no gate matches 'no-such-gate'; `gates list` shows"),
             (["check", "--subject", "nobody"], "must be one of numpy, rlkernels"),
@@ -110,19 +110,19 @@ class TestMistakes:
         ],
         ids=lambda value: " ".join(value) if isinstance(value, list) else "",
     )
-    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], message: str) -> None:
         """No traceback, exit code 2, and what to do."""
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
-        assert words in " ".join(done.stderr.split())
+        assert message in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr
 
 
 class TestCheck:
-    """`gates check` on one's own file."""
+    """`gates check` on a subject file."""
 
-    def test_a_right_subject_passes(self, tmp_path: Path) -> None:
-        """A user's own file is judged in what it declares; the last line is exit code and count, and the JSONL is complete."""
+    def test_a_correct_subject_passes(self, tmp_path: Path) -> None:
+        """Declared ops are judged; the last line has exit code and counts, and the JSONL is complete."""
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -145,7 +145,7 @@ class TestCheck:
         assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
 
     def test_verbose_has_a_line_for_each_case_and_the_table(self, tmp_path: Path) -> None:
-        """What `-v` prints stands before the screen, which ends as it does without."""
+        """The lines of `-v` stand before the usual screen."""
         (tmp_path / "mine.py").write_text(RIGHT)
         select = ("advantages.constant-group-is-zero", "--subject", "./mine.py")
         short, long = (gates("check", *select, *more, cwd=tmp_path).stdout for more in ([], ["-v"]))
@@ -157,7 +157,7 @@ class TestCheck:
         assert long.splitlines()[-1] == short.splitlines()[-1]
 
     def test_nothing_measured_is_exit_code_3(self, tmp_path: Path) -> None:
-        """Where everything is unsupported, nothing was measured, and that is no success."""
+        """A run whose cases are all unsupported measured nothing, which is not a success."""
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
@@ -190,19 +190,19 @@ class TestCheck:
         assert statuses.count("correct") == 7
         assert statuses.count("unsupported") == len(statuses) - 7 > 12
 
-    def test_a_document_is_all_that_is_printed(self, tmp_path: Path) -> None:
+    def test_a_document_is_the_only_output(self, tmp_path: Path) -> None:
         """`--format junit` prints XML and nothing else; the count goes to stderr."""
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates(
             "check", "packing.truncates-only-by-name", "--subject", "./mine.py", "--format", "junit", cwd=tmp_path
         )
         assert done.stdout.startswith("<?xml")
-        assert done.stdout.count("<testcase ") == 1  # what is unsupported is counted beside it
+        assert done.stdout.count("<testcase ") == 1  # unsupported cases are counted elsewhere
         assert done.stderr.splitlines()[-1].startswith("exit 3: nothing was judged")
 
     @pytest.mark.parametrize("form", ["text", "md"])
     def test_a_baseline_shows_what_broke_and_changes_no_exit_code(self, tmp_path: Path, form: str) -> None:
-        """What passed and fails now is a new failure; the count stays the last line of text."""
+        """A case that passed before is a new failure; the counts stay the last line of text."""
         command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", "--format", form]
         (tmp_path / "mine.py").write_text(RIGHT)
         assert gates(*command, "--out", "old", cwd=tmp_path).returncode == 0
@@ -234,10 +234,10 @@ class TestCheck:
 
 
 class TestModel:
-    """`--model` puts a folder in the Hugging Face layout in the place of the tiny model."""
+    """`--model` replaces the tiny model by a folder in the Hugging Face layout."""
 
     def test_the_model_of_the_folder_is_judged(self, tmp_path: Path) -> None:
-        """The gates run on the model of the folder, and the results say which bytes that was."""
+        """The gates run on the folder's model, and the results record its digest."""
         folder = tiny.build({"seed": 77, "vocab": 272})
         options = ["--model", str(folder), "--subject", "reference", "--quick", "--out", "o"]
         done = gates("check", "trainer.adapters-off-is-base", *options, cwd=tmp_path)
@@ -250,10 +250,10 @@ class TestModel:
 
 
 class TestPeers:
-    """A peer whose environment is not there."""
+    """A peer without an environment."""
 
     @pytest.mark.parametrize(("options", "code"), [([], 3), (["--require", "mlxrl"], 1)], ids=["skipped", "required"])
-    def test_it_is_listed_as_skipped_and_never_as_a_pass(
+    def test_it_is_skipped_and_never_passes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int
     ) -> None:
         """Without an environment the verdict is `skipped` with its remedy; `--require` makes that a failure."""
@@ -264,11 +264,11 @@ class TestPeers:
         assert done.stdout.splitlines()[-1].startswith(f"exit {code}: ")
 
 
-class TestOthers:
+class TestOtherVerbs:
     """The verbs that do not judge."""
 
     def test_list_shows_every_gate_with_a_mutant(self, tmp_path: Path) -> None:
-        """Each gate has cases, some that a proof takes among them, and at least one mutant that it catches."""
+        """Each gate has cases, some of them in proofs, and at least one mutant that it catches."""
         data = json.loads(gates("list", "--json", cwd=tmp_path).stdout)
         assert len(data["gates"]) >= 20
         for gate in data["gates"]:
@@ -278,7 +278,7 @@ class TestOthers:
     def test_explain_prints_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
         """Everything a reader needs to doubt a gate is on one page."""
         text = gates("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
-        for words in (
+        for message in (
             "Question",
             "Schulman",
             "because k·2u·S",
@@ -286,17 +286,17 @@ class TestOthers:
             "reported in: rlox 1.2",
             "in training: ",
         ):
-            assert words in text
+            assert message in text
 
     def test_explain_ends_with_file_and_line(self, tmp_path: Path) -> None:
-        """The line is that where the function of the check begins, its decorator included."""
+        """The line is the first of the check's function, decorators included."""
         text = gates("explain", "philox.known-answers", cwd=tmp_path).stdout
-        words, _, place = text.splitlines()[-1].rpartition(" ")
-        file, _, line = place.partition(":")
-        assert (words, file) == ("defined in", "gates/families/philox/gates.py")
-        found = (ROOT / file).read_text().splitlines()[int(line) - 1 :]
-        assert found[0].startswith("@gate(")
-        assert found[1].strip().startswith('"philox.known-answers"')
+        prefix, _, location = text.splitlines()[-1].rpartition(" ")
+        file, _, line = location.partition(":")
+        assert (prefix, file) == ("defined in", "gates/families/philox/gates.py")
+        lines = (ROOT / file).read_text().splitlines()[int(line) - 1 :]
+        assert lines[0].startswith("@gate(")
+        assert lines[1].strip().startswith('"philox.known-answers"')
 
     @pytest.mark.parametrize(
         "verb",

@@ -1,4 +1,4 @@
-"""What the machine refuses at any write: one sentence with the file and the remedy, exit code 4, and nothing that was judged is lost."""
+"""Faults of the machine: one sentence with file and remedy, exit code 4, and no verdict is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def limited(*arguments: str, cwd: Path, **limits: int) -> subprocess.CompletedPr
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
 
     command = [sys.executable, "-m", "gates", *arguments]
-    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # what Python's own start imports is not ours to protect
+    env = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}  # modules that Python's start-up imports cannot be protected
     return subprocess.run(
         command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False, preexec_fn=lower, env=env
     )
@@ -50,10 +50,10 @@ def only(folder: Path) -> Path:
 
 
 class TestFileSize:
-    """A limit on the size of a file ends a write in the middle, as a full disk does."""
+    """A limit on the file size interrupts a write, like a full disk."""
 
-    def test_a_check_keeps_what_was_judged(self, project: Path) -> None:
-        """The line that does not fit is cut off, and the command that is printed judges the rest."""
+    def test_a_check_keeps_its_verdicts(self, project: Path) -> None:
+        """The incomplete line is removed, and the printed command judges the remaining cases."""
         done = limited(*CHECK, cwd=project, FSIZE=5_000)
         file = only(project / "results" / "runs")
         assert done.returncode == 4
@@ -71,8 +71,8 @@ class TestFileSize:
         assert again.returncode == 0, again.stderr
         assert read(file).state == "complete"
 
-    def test_a_run_that_cannot_begin_leaves_no_file(self, project: Path) -> None:
-        """Not even its header fits."""
+    def test_a_run_that_cannot_start_leaves_no_file(self, project: Path) -> None:
+        """The header does not fit."""
         done = limited(*CHECK, cwd=project, FSIZE=100)
         assert (done.returncode, done.stderr.count("\n")) == (4, 1)
         assert not list((project / "results" / "runs").iterdir())
@@ -86,8 +86,8 @@ class TestFileSize:
             ("report", "--schema", "--out", "schema.json"),
         ],
     )
-    def test_other_verbs(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-        """No part of a file is left."""
+    def test_other_verbs_leave_no_partial_file(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+        """Other files are written completely or not at all."""
         done = limited(*arguments, cwd=tmp_path, FSIZE=2_000)
         assert done.returncode == 4, done.stderr
         assert "File too large; raise the limit on the size of a file" in done.stderr
@@ -97,7 +97,7 @@ class TestFileSize:
             assert file.read_bytes().endswith(b"\n")
 
     def test_bytecode_is_not_cut_short(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """CPython keeps what fits of a `.pyc` file, and then no later run could import that module."""
+        """CPython keeps a truncated `.pyc` file, which no later run could import."""
         monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "bytecode"))
         monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         code = (
@@ -116,8 +116,8 @@ class TestFileSize:
     "arguments",
     [("list",), ("--help",), ("ops", "token_kl"), CHECK, (*CHECK, "--format", "json"), ("report", "--schema")],
 )
-def test_an_output_that_is_full(project: Path, arguments: tuple[str, ...]) -> None:
-    """Python alone would end with a traceback, or with 120 and `Exception ignored`."""
+def test_a_full_output_ends_with_one_sentence(project: Path, arguments: tuple[str, ...]) -> None:
+    """Python's default is a traceback, or exit code 120 with `Exception ignored`."""
     with FULL.open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "gates", *arguments],
@@ -133,8 +133,8 @@ def test_an_output_that_is_full(project: Path, arguments: tuple[str, ...]) -> No
     assert "Traceback" not in done.stderr
 
 
-def test_a_reader_that_ends_early(tmp_path: Path) -> None:
-    """`gates explain loss | head -1` is no failure of a subject, and says nothing."""
+def test_a_closed_pipe_exits_silently(tmp_path: Path) -> None:
+    """`gates explain loss | head -1` prints no error and does not exit with 1."""
     command = [sys.executable, "-m", "gates", "explain", "loss"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as running:
         assert running.stdout is not None
@@ -145,11 +145,11 @@ def test_a_reader_that_ends_early(tmp_path: Path) -> None:
 
 
 class TestOpenFiles:
-    """Too few of them."""
+    """A low limit on open files."""
 
     @pytest.mark.parametrize("number", [7, 8, 10, 12, 20])
-    def test_the_remedy_is_named(self, project: Path, number: int) -> None:
-        """No verdict blames the subject; where they just suffice the run holds."""
+    def test_the_message_names_the_remedy(self, project: Path, number: int) -> None:
+        """No verdict blames the subject; with just enough files the run passes."""
         done = limited(*CHECK, cwd=project, NOFILE=number)
         if done.returncode == 0 and number > 8:
             return
@@ -157,16 +157,16 @@ class TestOpenFiles:
         assert "Too many open files; raise the limit" in done.stderr
         assert "Traceback" not in done.stderr
 
-    def test_a_subject_that_gets_too_few_is_not_wrong(self, project: Path) -> None:
-        """What the judge could open, its subject could not: an error, and nothing else."""
+    def test_a_subject_without_open_files_is_an_error(self, project: Path) -> None:
+        """The judge has enough files and its worker has not: the status is `error`."""
         (project / "mine.py").write_text("raise OSError(24, 'Too many open files')")
         done = gates(*CHECK, cwd=project)
         assert done.returncode == 4, done.stdout
         assert {verdict.status for verdict in read(only(project / "results" / "runs")).verdicts} == {"error"}
 
 
-def test_a_folder_that_vanishes(project: Path) -> None:
-    """What is written to a removed file is lost without an error of the system: the run ends instead."""
+def test_a_run_ends_if_its_folder_is_removed(project: Path) -> None:
+    """The system reports no error for writes to a removed file, so the run checks and stops."""
     slow = RIGHT.replace("    groups =", "    import time; time.sleep(0.5)\n    groups =", 1)
     (project / "mine.py").write_text(slow)
     command = [
@@ -192,10 +192,10 @@ def test_a_folder_that_vanishes(project: Path) -> None:
 
 
 class TestWriter:
-    """A line is written whole or not at all."""
+    """A line is written completely or not at all."""
 
-    def test_a_disk_that_is_full_in_the_middle_of_a_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Half of the line was written before the error."""
+    def test_a_partial_line_is_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The disk fills in the middle of a line."""
         path = tmp_path / "run.jsonl"
         writer = Writer(path)
         line = ResumeRecord(started="2026-11-23T00:00:00+00:00", judged=1)
@@ -216,8 +216,8 @@ class TestWriter:
         writer.close()
         assert path.read_bytes() == before
 
-    def test_a_read_only_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is no usage error: the same command was right a minute ago."""
+    def test_a_read_only_file_system_is_a_fault(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not a usage error: the same command worked before."""
 
         def refuse(*_: object, **__: object) -> int:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
@@ -230,7 +230,7 @@ class TestWriter:
     def test_an_atomic_write_leaves_nothing(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: object
     ) -> None:
-        """The error comes as late as possible: when the bytes are flushed."""
+        """Even if the error comes only when the bytes are flushed."""
 
         def full(_fd: int) -> None:
             raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
@@ -241,8 +241,8 @@ class TestWriter:
         assert not list(tmp_path.iterdir())
 
 
-def test_an_error_of_ours_is_no_failure_of_a_subject(tmp_path: Path) -> None:
-    """With Python's own exit code for a traceback, 1, CI would blame the subject."""
+def test_an_unexpected_error_exits_with_4(tmp_path: Path) -> None:
+    """Python's exit code for a traceback, 1, would blame the subject in CI."""
     code = "import sys; from gates.cli import main, setup; setup.registry = lambda: 1 / 0; sys.argv = ['gates', 'list']; main()"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60
@@ -253,16 +253,16 @@ def test_an_error_of_ours_is_no_failure_of_a_subject(tmp_path: Path) -> None:
 
 
 class TestExitCodes:
-    """One table, that users find."""
+    """One table of exit codes in help and docs."""
 
     @pytest.mark.parametrize("arguments", [("--help",), ("check", "--help")])
-    def test_help_has_them(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    def test_help_lists_them(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
         """Each number with its meaning."""
-        words = " ".join(gates(*arguments, cwd=tmp_path).stdout.split())
+        text = " ".join(gates(*arguments, cwd=tmp_path).stdout.split())
         for code, meaning in MEANINGS.items():
-            assert f"{code.value} {meaning}" in words
+            assert f"{code.value} {meaning}" in text
 
-    def test_the_documents_have_them(self) -> None:
+    def test_docs_ci_lists_them(self) -> None:
         """docs/ci.md has a row for each."""
         text = (ROOT / "docs" / "ci.md").read_text()
         assert [code for code in ExitCode if f"\n| {code.value} | " not in text] == []

@@ -1,4 +1,4 @@
-"""`gates identify`, and what `gates check` says that a wrong op computes."""
+"""`gates identify`, and the diagnosis that `gates check` prints for a wrong op."""
 
 from __future__ import annotations
 
@@ -36,65 +36,67 @@ def subject(folder: Path, mask: str = "mask", more: str = "") -> None:
 
 
 class TestIdentify:
-    """Nothing is asked."""
+    """The command without conventions."""
 
-    def test_a_preset(self, tmp_path: Path) -> None:
-        """A right loss has its name, and the settings of libraries that choose it."""
+    def test_a_preset_is_named(self, tmp_path: Path) -> None:
+        """A correct loss is named with the settings of libraries that choose it."""
         subject(tmp_path)
         done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert 'policy_loss of mine  computes: grpo (TRL loss_type="grpo"' in done.stdout
 
-    def test_a_mistake(self, tmp_path: Path) -> None:
-        """A name with a change, as JSON too."""
+    def test_a_mistake_is_named_with_its_change(self, tmp_path: Path) -> None:
+        """The name and the change, in JSON."""
         subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
         done = gates("identify", "./mine.py", "policy_loss", "--json", cwd=tmp_path)
-        (found,) = json.loads(done.stdout)
-        assert found["kind"] == "mistake"
-        assert "completion mask shifted by one position to the right" in found["computes"]
+        (finding,) = json.loads(done.stdout)
+        assert finding["kind"] == "mistake"
+        assert "completion mask shifted by one position to the right" in finding["computes"]
 
-    def test_nothing_known(self, tmp_path: Path) -> None:
-        """No name is better than a wrong one; the exit code says so."""
+    def test_an_unknown_formula_is_not_named(self, tmp_path: Path) -> None:
+        """The exit code is 1."""
         subject(tmp_path, more="* (1 + 0.3 * np.sin(7 * policy))")
         done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
         assert done.returncode == 1
         assert "computes: nothing that is known" in done.stdout
 
     @pytest.mark.parametrize(
-        ("arguments", "code", "words"),
+        ("arguments", "code", "message"),
         [
             (("./mine.py", "polcy_loss"), 2, "'polcy_loss' cannot be identified; did you mean 'policy_loss'?"),
             (("./other.py", "policy_loss"), 2, "other.py"),
             (("./empty.py", "policy_loss"), 3, "empty does not have policy_loss"),
         ],
     )
-    def test_bad_input(self, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str) -> None:
+    def test_bad_input_is_one_sentence(
+        self, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+    ) -> None:
         """One sentence."""
         subject(tmp_path)
         (tmp_path / "empty.py").write_text("OPS = {'token_kl': print}\n")
         done = gates("identify", *arguments, cwd=tmp_path)
         assert done.returncode == code
-        assert words in done.stdout + done.stderr
+        assert message in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
 
 
 class TestCheck:
-    """A wrong definition hears what it computes."""
+    """`gates check` on a wrong definition."""
 
-    def test_the_screen_and_the_file_say_it(self, tmp_path: Path) -> None:
-        """In the row of the op, and in a line of the results."""
+    def test_the_diagnosis_is_printed_and_recorded(self, tmp_path: Path) -> None:
+        """The screen has it in the row of the op."""
         subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
         done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert "computes: completion mask shifted by one" in done.stdout
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
-        (found,) = read(file).diagnoses
-        assert (found.op, found.kind, found.inputs) == ("policy_loss[grpo]", "mistake", 8)
-        assert found.rho <= 3.0
-        assert found.next_rho >= 30.0
+        (diagnosis,) = read(file).diagnoses
+        assert (diagnosis.op, diagnosis.kind, diagnosis.inputs) == ("policy_loss[grpo]", "mistake", 8)
+        assert diagnosis.rho <= 3.0
+        assert diagnosis.next_rho >= 30.0
 
-    def test_a_subject_that_ends_in_a_designed_call(self, tmp_path: Path) -> None:
-        """The run keeps its verdicts, and says nothing that it does not know."""
+    def test_a_subject_that_dies_in_a_designed_call_keeps_its_verdicts(self, tmp_path: Path) -> None:
+        """The run ends without a diagnosis."""
         subject(tmp_path, mask="mask[:, ::-1]")
         file = tmp_path / "mine.py"
         file.write_text(

@@ -13,7 +13,7 @@ BUGS = Path(__file__).parents[2] / "bugs" / "known"
 
 
 @pytest.mark.parametrize(
-    ("bug", "op", "gate", "words"),
+    ("bug", "op", "gate", "message"),
     [
         (
             "preference_ipo_target",
@@ -32,18 +32,18 @@ BUGS = Path(__file__).parents[2] / "bugs" / "known"
 class TestBugs:
     """One wrong program of each family."""
 
-    def test_identify(self, tmp_path: Path, bug: str, op: str, gate: str, words: str) -> None:
-        """With nothing asked: the definition, and what is changed of it."""
+    def test_identify_names_the_change(self, tmp_path: Path, bug: str, op: str, gate: str, message: str) -> None:
+        """Without conventions: the definition and the change."""
         shutil.copy(BUGS / f"{bug}.py", tmp_path)
         done = gates("identify", f"./{bug}.py", op, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
-        (found,) = json.loads(done.stdout)
-        assert (found["kind"], found["inputs"]) == ("mistake", 8)
-        assert words in found["computes"]
+        (finding,) = json.loads(done.stdout)
+        assert (finding["kind"], finding["inputs"]) == ("mistake", 8)
+        assert message in finding["computes"]
 
-    def test_check(self, tmp_path: Path, bug: str, op: str, gate: str, words: str) -> None:
-        """In the row of the op."""
+    def test_check_names_the_change(self, tmp_path: Path, bug: str, op: str, gate: str, message: str) -> None:
+        """The change is in the row of the op."""
         shutil.copy(BUGS / f"{bug}.py", tmp_path)
         done = gates("check", gate, "--quick", "--jobs", "1", "--no-minimise", "--subject", f"./{bug}.py", cwd=tmp_path)
         assert done.returncode == 1, done.stdout + done.stderr
-        assert f"computes: {words}" in " ".join(done.stdout.split())
+        assert f"computes: {message}" in " ".join(done.stdout.split())

@@ -1,4 +1,4 @@
-"""`gates identify` and `gates check` on advantages, KL, log-probs and ratios: each says what it computes."""
+"""`gates identify` and `gates check` on advantages, KL, log-probs and ratios."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ CONVENTIONS = {"token_kl": {"rows": ("mask",)}, "importance_weights": {"rows": (
 
 
 def test_presets_are_identified(tmp_path: Path) -> None:
-    """Nothing is declared but how rows come."""
+    """The subject declares only the layout of its rows."""
     (tmp_path / "mine.py").write_text(PRESETS)
     done = gates("identify", "./mine.py", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    found = {one["op"]: one["computes"] for one in json.loads(done.stdout)}
-    assert "(mlx-lm-lora)" in found["group_advantages"]
-    assert "low_var_kl" in found["token_kl"]
-    assert "sequence_truncate" in found["importance_weights"]
+    computed = {finding["op"]: finding["computes"] for finding in json.loads(done.stdout)}
+    assert "(mlx-lm-lora)" in computed["group_advantages"]
+    assert "low_var_kl" in computed["token_kl"]
+    assert "sequence_truncate" in computed["importance_weights"]
 
 
 @pytest.mark.parametrize(
-    ("bug", "gate", "words"),
+    ("bug", "gate", "message"),
     [
         ("advantages_numpy_std", "advantages.matches-definition", "group z-score with ddof 0 (asked: 1)"),
         ("kl_weighed_twice", "kl.k1.matches-definition", "weighed by its probability again"),
@@ -49,7 +49,7 @@ def test_presets_are_identified(tmp_path: Path) -> None:
         ("ratio_mean_over_axis", "ratio.matches-definition", "D averaged over the padded width"),
     ],
 )
-def test_a_check_says_what_is_computed(bug: str, gate: str, words: str, tmp_path: Path) -> None:
+def test_a_check_names_what_is_computed(bug: str, gate: str, message: str, tmp_path: Path) -> None:
     """One wrong subject of each family."""
     subject = str(BUGS / f"{bug}.py")
     options = ("--quick", "--jobs", "1", "--no-minimise", "-v")
@@ -57,4 +57,4 @@ def test_a_check_says_what_is_computed(bug: str, gate: str, words: str, tmp_path
     assert done.returncode == 1, done.stdout + done.stderr
     shown = " ".join(done.stdout.split())
     assert "computes: " in shown
-    assert words in shown
+    assert message in shown

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment: one line, exit code 130, and what was judged is kept."""
+"""Ctrl-C and SIGTERM at any moment: one line, exit code 130, and verdicts are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE = "gates: interrupted\n"
 
 
 def run(code: str, *arguments: str, cwd: Path) -> tuple[int, str, str]:
-    """Run `main` after `code`, which arranges for a signal, and return exit code, output and errors."""
+    """Run `main` after `code`, which schedules a signal, and return exit code, output and errors."""
     program = f"import sys\n{code}\nsys.argv = ['gates', *{arguments!r}]\nfrom gates.cli import main\nmain()"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, cwd=cwd
@@ -31,8 +31,8 @@ class TestWhilePythonImports:
 
     @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
     @pytest.mark.parametrize("module", ["typer", "gates.cli.verbs", "numpy", "pydantic"])
-    def test_one_line(self, tmp_path: Path, name: str, module: str) -> None:
-        """Modules of the command line, and those that a verb imports when it is called."""
+    def test_it_prints_one_line(self, tmp_path: Path, name: str, module: str) -> None:
+        """In imports of the command line and in lazy imports of a verb."""
         finder = f"""
 import os, signal
 class Finder:
@@ -45,30 +45,30 @@ sys.meta_path.insert(0, Finder())
         assert run(finder, "check", "kl", cwd=tmp_path) == (130, "", LINE)
         assert not list(tmp_path.iterdir())
 
-    def test_an_import_that_swallows_it(self, tmp_path: Path) -> None:
-        """A module that catches every exception of another one, as optional accelerators are imported."""
+    def test_an_import_cannot_swallow_the_signal(self, tmp_path: Path) -> None:
+        """Some modules catch every exception while they import an optional accelerator."""
         (tmp_path / "greedy.py").write_text("try:\n    import slow\nexcept BaseException:\n    pass\n")
         (tmp_path / "slow.py").write_text(AT_IMPORT.format(name="SIGINT"))
         code = f"sys.path.insert(0, {str(tmp_path)!r})\nimport typer.main\ntyper.main.get_command = lambda app: __import__('greedy')"
         assert run(code, "list", cwd=tmp_path) == (130, "", LINE)
 
 
-def test_while_a_verb_works(tmp_path: Path) -> None:
-    """Typer would end it with 130 and without a word."""
+def test_a_running_verb_reports_the_interruption(tmp_path: Path) -> None:
+    """Typer alone would exit with 130 and no message."""
     code = "import signal\nfrom gates.cli import setup\nsetup.registry = lambda: signal.raise_signal(signal.SIGINT)"
     assert run(code, "list", cwd=tmp_path) == (130, "", LINE)
 
 
-def test_while_python_ends(tmp_path: Path) -> None:
-    """The run is over; an exception in Python's own code would be shown as a traceback."""
+def test_a_signal_during_shutdown_prints_no_traceback(tmp_path: Path) -> None:
+    """An exception during Python's shutdown would be printed with a traceback."""
     code = "import atexit, os, signal\natexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))"
-    found, _, errors = run(code, "list", "kl.k1", cwd=tmp_path)
-    assert (found, errors) == (130, LINE)
+    status, _, errors = run(code, "list", "kl.k1", cwd=tmp_path)
+    assert (status, errors) == (130, LINE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_can_be_resumed(tmp_path: Path, number: int) -> None:
-    """Its worker is ended, its file is complete up to the last verdict, and the line names the command that goes on."""
+def test_an_interrupted_run_can_be_resumed(tmp_path: Path, number: int) -> None:
+    """The worker has ended, the file is complete up to the last verdict, and the line has the command that resumes."""
     pid = tmp_path / "pid"
     slow = RIGHT.replace("    groups =", "    import time; time.sleep(0.3)\n    groups =", 1)
     (tmp_path / "mine.py").write_text(

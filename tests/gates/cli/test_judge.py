@@ -1,4 +1,4 @@
-"""`gates judge`: exit codes, one screen, JSON; and its document says what the format is."""
+"""`gates judge`: exit codes, screen, JSON, and the document of its format."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ DOCUMENT = (ROOT / "docs" / "recorded-steps.md").read_text(encoding="utf-8")
 class TestVerb:
     """The command."""
 
-    def test_a_right_step(self, tmp_path: Path) -> None:
-        """Exit code 0, and what was judged in one screen."""
+    def test_a_correct_step_exits_with_0(self, tmp_path: Path) -> None:
+        """One screen lists every quantity."""
         write(tmp_path / "step.safetensors")
         done = gates("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -33,8 +33,8 @@ class TestVerb:
         assert lines[-1] == "exit 0: 3 correct"
         assert len(lines) < 24
 
-    def test_a_wrong_step(self, tmp_path: Path) -> None:
-        """Exit code 1; what is wrong comes first, with its name."""
+    def test_a_wrong_step_exits_with_1(self, tmp_path: Path) -> None:
+        """The wrong quantity comes first, with its diagnosis."""
         write(tmp_path / "step.safetensors", mistake="mask", settings={"name": "run 7, step 3"})
         done = gates("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 1
@@ -43,18 +43,18 @@ class TestVerb:
         assert lines[1].startswith("  WRONG        policy_loss[grpo]           computes: completion mask shifted by")
         assert lines[-1] == "exit 1: 1 wrong, 2 correct"
 
-    def test_json(self, tmp_path: Path) -> None:
-        """The same for programs."""
+    def test_json_has_every_quantity(self, tmp_path: Path) -> None:
+        """The same result in JSON."""
         write(tmp_path / "step.safetensors", mistake="ddof")
         done = gates("judge", "step.safetensors", "--json", cwd=tmp_path)
-        found = json.loads(done.stdout)
-        assert (done.returncode, found["exit_code"], found["file"]) == (1, 1, "step.safetensors")
-        grades = {one["quantity"]: one["grade"] for one in found["quantities"]}
+        document = json.loads(done.stdout)
+        assert (done.returncode, document["exit_code"], document["file"]) == (1, 1, "step.safetensors")
+        grades = {quantity["quantity"]: quantity["grade"] for quantity in document["quantities"]}
         assert grades["group_advantages"] == "wrong"
         assert grades["policy_loss[grpo]"] == "correct"
 
-    def test_nothing_to_judge(self, tmp_path: Path) -> None:
-        """Exit code 3, and why."""
+    def test_nothing_to_judge_exits_with_3(self, tmp_path: Path) -> None:
+        """The message gives the reason."""
         left = ("loss", "gradient", "rewards", "metric.kl", "sampling")
         write(tmp_path / "step.safetensors", without=left)
         done = gates("judge", "step.safetensors", cwd=tmp_path)
@@ -63,16 +63,16 @@ class TestVerb:
         assert done.stdout.splitlines()[-1] == "exit 3: nothing was judged"
 
     @pytest.mark.parametrize("name", ["none.safetensors", "text.safetensors"])
-    def test_a_file_that_is_unusable(self, tmp_path: Path, name: str) -> None:
-        """Exit code 2 and one sentence."""
+    def test_an_unusable_file_exits_with_2(self, tmp_path: Path, name: str) -> None:
+        """The error is one sentence."""
         (tmp_path / "text.safetensors").write_text("a log\n")
         done = gates("judge", name, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
         assert name in done.stderr
 
-    def test_names_of_the_file_are_escaped(self, tmp_path: Path) -> None:
-        """A file of others writes no commands to the terminal."""
+    def test_names_in_the_file_are_escaped(self, tmp_path: Path) -> None:
+        """A file from another source cannot send escape sequences to the terminal."""
         write(tmp_path / "step.safetensors", settings={"name": "\x1b[31m::error::"})
         done = gates("judge", "step.safetensors", cwd=tmp_path)
         assert "\x1b" not in done.stdout
@@ -80,36 +80,36 @@ class TestVerb:
         assert "\x1b" not in gates("judge", bad.name, cwd=tmp_path).stderr
 
     def test_help_has_examples(self, tmp_path: Path) -> None:
-        """And names the document."""
+        """The help names the document of the format."""
         done = gates("judge", "--help", cwd=tmp_path)
         assert "gates judge step.safetensors --json" in " ".join(done.stdout.split())
         assert "docs/recorded-steps.md" in done.stdout
 
 
 class TestDocument:
-    """docs/recorded-steps.md lists the format as it is."""
+    """docs/recorded-steps.md describes the current format."""
 
-    def test_tensors(self) -> None:
-        """Shape, dtypes and content."""
+    def test_every_tensor_is_listed(self) -> None:
+        """With shape, dtypes and meaning."""
         metric = f"| `{METRIC}NAME` | () | {', '.join(FLOATS)} | a logged metric |"
-        for name, one in TENSORS.items():
-            row = f"| `{name}` | {', '.join(one.shapes)} | {', '.join(one.dtypes)} | {one.words} |"
+        for name, tensor in TENSORS.items():
+            row = f"| `{name}` | {', '.join(tensor.shapes)} | {', '.join(tensor.dtypes)} | {tensor.meaning} |"
             assert row in DOCUMENT, row
         assert metric in DOCUMENT
 
-    def test_settings(self) -> None:
-        """Values and meaning."""
-        for name, one in SETTINGS.items():
-            value = " ".join(f"`{choice}`" for choice in one.choices) or one.kind
-            row = f"| `{name}` | {value} | {one.words.replace('|', chr(92) + '|')} |"
+    def test_every_setting_is_listed(self) -> None:
+        """With values and meaning."""
+        for name, setting in SETTINGS.items():
+            value = " ".join(f"`{choice}`" for choice in setting.choices) or setting.kind
+            row = f"| `{name}` | {value} | {setting.meaning.replace('|', chr(92) + '|')} |"
             assert row in DOCUMENT, row
 
-    def test_metrics(self) -> None:
-        """Their definitions."""
-        for name, words in METRICS.items():
-            assert f"| `{name}` | {words} |" in DOCUMENT
+    def test_every_metric_is_listed(self) -> None:
+        """With its definition."""
+        for name, definition in METRICS.items():
+            assert f"| `{name}` | {definition} |" in DOCUMENT
 
-    def test_the_output_is_that_of_the_example(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_example_output_is_current(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The block of a wrong step, without the finding and what is unsupported."""
         monkeypatch.setenv("COLUMNS", "120")
         (shown,) = re.findall(r"```text\n(wrong.safetensors.*?)```", DOCUMENT, re.DOTALL)
@@ -123,7 +123,7 @@ class TestExamples:
     """The programs under examples/recorded_steps."""
 
     def test_numpy(self, tmp_path: Path) -> None:
-        """It writes what it says."""
+        """Its output is the documented one."""
         program = ROOT / "examples" / "recorded_steps" / "make_step.py"
         done = subprocess.run(
             [sys.executable, str(program), "step.safetensors", "--mistake", "kl"],

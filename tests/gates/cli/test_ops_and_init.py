@@ -1,4 +1,4 @@
-"""`gates ops` describes what a subject needs; `gates init` writes a file in which nothing passes by itself."""
+"""`gates ops` describes what a subject needs; `gates init` writes a file in which nothing passes until it is filled in."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestOps:
     """The table of ops, for readers and programs."""
 
     def test_every_op_of_every_gate_is_listed(self, tmp_path: Path) -> None:
-        """With inputs, outputs, conventions, source and the gates that ask for it."""
+        """With inputs, outputs, conventions, source and gates."""
         listed = json.loads(gates("ops", "--json", cwd=tmp_path).stdout)
         asked = {op.name for gate in load().gates.values() for op in gate.ops}
         assert {item["op"] for item in listed} == asked
@@ -42,26 +42,26 @@ class TestOps:
     def test_one_op_in_full(self, tmp_path: Path) -> None:
         """Shapes, dtypes, conventions and formula of token_kl, as its cases ask for them."""
         text = gates("ops", "token_kl", cwd=tmp_path).stdout
-        for words in ("(B, T)", "floating point", "estimator                  'k1', 'k2', 'k3'", "k3 = exp(d) − d − 1"):
-            assert words in text
+        for part in ("(B, T)", "floating point", "estimator                  'k1', 'k2', 'k3'", "k3 = exp(d) − d − 1"):
+            assert part in text
         assert "Schulman" in text
 
-    def test_a_convention_that_is_no_input_says_what_it_means(self) -> None:
-        """Nobody can declare `arithmetic` without knowing what its choices are."""
+    def test_a_convention_without_an_input_is_explained(self) -> None:
+        """A convention such as `arithmetic` cannot be declared without its choices."""
         asking = list(load().gates.values())
         for name, op in ops_of(asking).items():
             for convention, choices in conventions_of(name, asking).items():
-                words = explained(convention, op, choices)
-                assert not words.startswith("such as "), (
+                explanation = explained(convention, op, choices)
+                assert not explanation.startswith("such as "), (
                     f"{name}: {convention} needs a line in gates/report/conventions.py"
                 )
-                assert f"such as {convention}=(" in words
-        asked = {(name, one) for name in ops_of(asking) for one in conventions_of(name, asking)}
-        known = {*(one for _, one in asked), *(f"{name}.{one}" for name, one in asked)}
+                assert f"such as {convention}=(" in explanation
+        asked = {(name, convention) for name in ops_of(asking) for convention in conventions_of(name, asking)}
+        known = {*(convention for _, convention in asked), *(f"{name}.{convention}" for name, convention in asked)}
         assert set(CONVENTIONS) <= known, "gates/report/conventions.py explains what no case asks for"
         assert 'such as arithmetic=("float32",): ' in " ".join(as_text(ops_of(asking)["policy_loss"], asking).split())
 
-    def test_a_wrong_name_gets_the_nearest(self, tmp_path: Path) -> None:
+    def test_an_unknown_op_suggests_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
         done = gates("ops", "token_kul", cwd=tmp_path)
         assert done.returncode == 2
@@ -69,10 +69,10 @@ class TestOps:
 
 
 class TestInit:
-    """The file that one starts from."""
+    """The scaffold of a subject file."""
 
     @pytest.mark.parametrize("op", [[], ["--op", "all"]], ids=["five", "all"])
-    def test_what_is_not_filled_in_is_unsupported(self, tmp_path: Path, op: list[str]) -> None:
+    def test_an_unfilled_op_is_unsupported(self, tmp_path: Path, op: list[str]) -> None:
         """The file runs at once, nothing passes, nothing fails, and nothing was measured."""
         assert gates("init", "mylib", *op, cwd=tmp_path).returncode == 0
         done = gates("check", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
@@ -80,7 +80,7 @@ class TestInit:
         assert done.stdout.splitlines()[-1].startswith("exit 3: nothing was judged")
         assert "is not filled in yet" in done.stdout
 
-    def test_what_is_filled_in_is_judged(self, tmp_path: Path) -> None:
+    def test_a_filled_in_op_is_judged(self, tmp_path: Path) -> None:
         """`provides` declares an op and its choices; the decorated function is judged in them."""
         gates("init", "mylib", "--op", "token_kl", cwd=tmp_path)
         file = tmp_path / "mylib_gates.py"
@@ -98,7 +98,7 @@ class TestInit:
         assert "token_kl of mylib_gates has estimator 'k1', not 'k3'" in done.stdout
 
     def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:
-        """By the file itself, as a subject that does not start."""
+        """The file raises, so the subject does not start."""
         gates("init", "mylib", "--op", "token_kl", cwd=tmp_path)
         file = tmp_path / "mylib_gates.py"
         file.write_text(f'{file.read_text()}\n\n@provides("token_kl")\ndef again(**inputs):\n    return {{}}\n')
@@ -107,13 +107,13 @@ class TestInit:
         assert "token_kl is provided twice" in " ".join(done.stdout.split())
 
     def test_a_misspelt_op_is_pointed_out(self, tmp_path: Path) -> None:
-        """It is unsupported, and the line names what is defined instead."""
+        """It is unsupported, and a note names the misspelt op."""
         (tmp_path / "mine.py").write_text("OPS = {'tokens_kl': lambda **inputs: {}}\n")
         done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
         assert "token_kl is not defined by mine; it defines tokens_kl" in done.stdout
 
-    def test_another_op_is_no_misspelt_one(self, tmp_path: Path) -> None:
+    def test_a_missing_backward_op_is_not_reported_as_misspelt(self, tmp_path: Path) -> None:
         """A subject that has the forward pass alone gets no note about a misspelt backward one."""
         (tmp_path / "mine.py").write_text("OPS = {'selective_log_softmax': lambda **inputs: {}}\n")
         done = gates("check", "logprobs.backward", "--quick", "--subject", "./mine.py", cwd=tmp_path)
@@ -121,14 +121,14 @@ class TestInit:
         assert "1 op that mine does not have (selective_log_softmax_backward)" in done.stdout
         assert "it defines" not in done.stdout
 
-    def test_nothing_is_overwritten(self, tmp_path: Path) -> None:
-        """A file that is there stays as it is."""
+    def test_an_existing_file_is_not_overwritten(self, tmp_path: Path) -> None:
+        """The command is refused and the file is unchanged."""
         (tmp_path / "mylib_gates.py").write_text("mine")
         done = gates("init", "mylib", cwd=tmp_path)
         assert (done.returncode, "is not overwritten" in done.stderr) == (2, True)
         assert (tmp_path / "mylib_gates.py").read_text() == "mine"
 
-    def test_the_command_that_it_prints_runs_as_it_stands(self, tmp_path: Path) -> None:
+    def test_the_printed_command_runs_unchanged(self, tmp_path: Path) -> None:
         """A folder's name may have a space."""
         done = gates("init", "mylib", "--op", "prefer", "--folder", "a b", cwd=tmp_path)
         assert "with 1 function to fill in" in done.stdout
@@ -136,8 +136,8 @@ class TestInit:
         assert command[:2] == ["check", "--subject"]
         assert [tmp_path / file for file in command[2:]] == list(tmp_path.glob("*/mylib_gates.py"))
 
-    def test_the_command_for_more_ops_runs_beside_the_file(self, tmp_path: Path) -> None:
-        """What the file says of further ops works where the file is."""
+    def test_the_command_for_more_ops_runs_in_the_folder_of_the_file(self, tmp_path: Path) -> None:
+        """The file's comment on further ops gives a command that works there."""
         assert gates("init", "mylib", cwd=tmp_path).returncode == 0
         text = (tmp_path / "mylib_gates.py").read_text()
         (command,) = re.findall(r"`gates (init [^`]*)`", text)
@@ -146,7 +146,7 @@ class TestInit:
         assert "def full_kl(" in (tmp_path / "more" / "mylib_gates.py").read_text()
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             (["my lib"], "letters, digits"),
             (["class"], "letters, digits"),
@@ -154,10 +154,10 @@ class TestInit:
             (["mylib", "--op", "token_kul"], "did you mean 'token_kl'? `gates ops` lists"),
         ],
     )
-    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], message: str) -> None:
         """Exit code 2, and no file."""
         done = gates("init", *arguments, cwd=tmp_path)
-        assert (done.returncode, words in " ".join(done.stderr.split())) == (2, True)
+        assert (done.returncode, message in " ".join(done.stderr.split())) == (2, True)
         assert not list(tmp_path.iterdir())
 
     def test_the_text_is_python_for_every_op(self, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ class TestInit:
         known = ops_of(asking)
         text = scaffold("mylib", "mylib_gates.py", known, {name: conventions_of(name, asking) for name in known})
         space: dict[str, object] = {}
-        exec(compile(text, "mylib_gates.py", "exec"), space)  # noqa: S102  our own text
+        exec(compile(text, "mylib_gates.py", "exec"), space)  # noqa: S102  text that init wrote
         assert set(space["OPS"]) == set(known)  # type: ignore[call-overload]
         assert set(FIRST) <= set(known)
         assert max(map(len, text.splitlines())) <= 120, [line for line in text.splitlines() if len(line) > 120]
@@ -190,38 +190,38 @@ DECLARED = (
 
 
 class TestFramework:
-    """A loss that is filled in by its forward, with the framework's autograd."""
+    """A loss with only its forward filled in; the framework differentiates."""
 
-    def filled_in(self, folder: Path, framework: str, **words: str) -> Path:
-        """The scaffold of policy_loss with GRPO in it."""
+    def filled_in(self, folder: Path, framework: str, **names: str) -> Path:
+        """Write the scaffold of policy_loss with GRPO filled in."""
         done = gates("init", "mylib", "--framework", framework, "--op", "policy_loss", cwd=folder)
         assert done.returncode == 0, done.stderr
         file = folder / "mylib_gates.py"
         text = file.read_text()
         raised = '    raise NotImplementedError("policy_loss is not filled in yet")\n'
         assert text.count(raised) == 1
-        text = text.replace(raised, LOSS.format(**words))
+        text = text.replace(raised, LOSS.format(**names))
         dtype = ' dtype=("float32",),' if framework == "mlx" else ""
         file.write_text(text.replace('    "policy_loss",\n', f'    "policy_loss",\n    {DECLARED}{dtype}\n', 1))
         return file
 
-    def test_mlx(self, tmp_path: Path) -> None:
-        """Its forward is all that is written; it is judged correct."""
+    def test_a_forward_in_mlx_is_enough(self, tmp_path: Path) -> None:
+        """The op is judged correct."""
         pytest.importorskip("mlx.core")
-        words = {"m": "mx", "detach": "mx.stop_gradient", "maximum": "maximum(mask.sum(1), 1)"}
-        self.filled_in(tmp_path, "mlx", **words)
+        names = {"m": "mx", "detach": "mx.stop_gradient", "maximum": "maximum(mask.sum(1), 1)"}
+        self.filled_in(tmp_path, "mlx", **names)
         check = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--subject", "./mylib_gates.py")
         done = gates(*check, cwd=tmp_path)
         assert done.returncode == 0, done.stdout
         assert "correct    policy_loss[grpo]" in done.stdout
 
-    def test_torch(self, tmp_path: Path) -> None:
+    def test_a_forward_in_torch_is_enough(self, tmp_path: Path) -> None:
         """In float32 and float64."""
         python = os.environ.get("TORCH_PYTHON")
         if python is None:
             pytest.skip("TORCH_PYTHON names no interpreter with torch and NumPy")
-        words = {"m": "torch", "detach": "torch.detach", "maximum": "clamp(mask.sum(1), min=1)"}
-        self.filled_in(tmp_path, "torch", **words)
+        names = {"m": "torch", "detach": "torch.detach", "maximum": "clamp(mask.sum(1), min=1)"}
+        self.filled_in(tmp_path, "torch", **names)
         check = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--subject", "./mylib_gates.py")
         done = gates(*check, "--python", python, cwd=tmp_path)
         assert done.returncode == 0, done.stdout
@@ -229,7 +229,7 @@ class TestFramework:
 
     @pytest.mark.parametrize("framework", ["torch", "mlx"])
     def test_the_text_is_python_for_every_op(self, framework: Framework) -> None:
-        """Losses with a gradient have a forward of their own; the helper stands where one of them does."""
+        """Losses with a gradient have a separate forward, and then the helper is included."""
         asking = list(load().gates.values())
         known = ops_of(asking)
         text = scaffold("mylib", "mylib_gates.py", known, {op: conventions_of(op, asking) for op in known}, framework)
@@ -239,7 +239,7 @@ class TestFramework:
         alone = scaffold("mylib", "mylib_gates.py", known, {"token_kl": conventions_of("token_kl", asking)}, framework)
         assert "loss_and_gradient" not in alone
 
-    def test_an_unknown_framework(self, tmp_path: Path) -> None:
+    def test_an_unknown_framework_suggests_the_nearest(self, tmp_path: Path) -> None:
         """Exit code 2, with the nearest."""
         done = gates("init", "mylib", "--framework", "pytorch", cwd=tmp_path)
         assert (done.returncode, "did you mean 'torch'?" in " ".join(done.stderr.replace("│", " ").split())) == (

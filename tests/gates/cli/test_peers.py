@@ -1,4 +1,4 @@
-"""`gates peers` as a user types it, with a library that needs no network."""
+"""`gates peers` from the shell, with a library that needs no network."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ main()
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of one peer, whose environment is made and holds a package of one function."""
+    """Create a folder with one peer and its environment, which holds a package with one function."""
     folder = tmp_path_factory.mktemp("peers")
     (folder / "fake.txt").write_text("# distribution: fake\n# import: fake\n# purpose: tests\n")
     (folder / "fake.toml").write_text(DECLARED)
@@ -92,7 +92,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_finding_explains_a_grade(folder: Path) -> None:
-    """The records hold: the op is wrong, the finding says so, and its program shows it; the record is written."""
+    """The op is wrong, the finding says so and its program reproduces it, so the command passes and writes the record."""
     write(folder, "-kl")
     done = run(folder, "check", "fake", "--record", "--jobs", "1")
     assert done.returncode == ExitCode.HELD, done.stdout + done.stderr
@@ -104,7 +104,7 @@ def test_a_finding_explains_a_grade(folder: Path) -> None:
 
 
 def test_a_finding_that_the_check_contradicts_fails(folder: Path) -> None:
-    """The library mended it: the record is wrong about it now."""
+    """The library fixed the bug, so the record is out of date."""
     write(folder, "kl")
     done = run(folder, "check", "--json", "--jobs", "1")
     assert done.returncode == ExitCode.FAILED, done.stdout + done.stderr
@@ -114,7 +114,7 @@ def test_a_finding_that_the_check_contradicts_fails(folder: Path) -> None:
 
 
 def test_a_grade_without_a_finding_fails(folder: Path) -> None:
-    """Nobody is called wrong without a reason that can be run."""
+    """Every wrong grade needs a finding with a program."""
     write(folder, "2 * kl")
     text = (folder / "fake.toml").read_text()
     (folder / "fake.toml").write_text(text.partition("[[finding]]")[0])
@@ -127,13 +127,13 @@ def test_a_grade_without_a_finding_fails(folder: Path) -> None:
 
 
 def test_programs_are_shown_and_run(folder: Path) -> None:
-    """Without Gates, in the library's own interpreter."""
+    """They run in the library's environment, without Gates."""
     assert "assert -1 < 0" in run(folder, "repro", "fake-sign", "--show").stdout
     done = run(folder, "repro")
     assert done.returncode == ExitCode.HELD, done.stderr
     assert "1 of 1 findings hold" in done.stdout
-    (one,) = json.loads(run(folder, "repro", "fake-sign", "--json").stdout)
-    assert one == {"id": "fake-sign", "holds": True, "output": "-1"}
+    (outcome,) = json.loads(run(folder, "repro", "fake-sign", "--json").stdout)
+    assert outcome == {"id": "fake-sign", "holds": True, "output": "-1"}
 
 
 def test_rows_are_listed(folder: Path) -> None:
@@ -152,14 +152,14 @@ def test_rows_are_listed(folder: Path) -> None:
         (("sync", "other"), "'other' is no peer"),
     ],
 )
-def test_a_wrong_word_is_refused_with_the_nearest(folder: Path, arguments: tuple[str, ...], reason: str) -> None:
+def test_an_unknown_name_suggests_the_nearest(folder: Path, arguments: tuple[str, ...], reason: str) -> None:
     """Exit code 2 and one sentence."""
     done = run(folder, *arguments)
     assert done.returncode == ExitCode.USAGE
     assert reason in done.stderr
 
 
-def test_an_absent_environment(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_environment_is_reported(folder: Path, tmp_path: Path) -> None:
     """It is reported, and fails a run that requires it; with nothing judged the code says so."""
     for name in ("fake.txt", "fake.toml", "fake.py"):
         (tmp_path / name).write_text((folder / name).read_text())

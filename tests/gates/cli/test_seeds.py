@@ -1,4 +1,4 @@
-"""`--seed random` draws a seed, and what is printed and recorded repeats the run."""
+"""`--seed random` draws a seed; the printed and the recorded command repeat the run."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *more: str) -> tuple[str, Results]:
-    """Judge the subject, which is wrong, and return what stderr says and the record."""
+    """Judge the wrong subject and return stderr and the results."""
     done = gates("check", "advantages.constant-group-is-zero", *more, "--no-minimise", "--jobs", "1", cwd=folder)
     assert done.returncode in {0, 1, 3}, done.stderr
     (file,) = (folder / "results" / "runs").glob("*.jsonl")
-    found = read(file)
+    results = read(file)
     file.unlink()
-    return done.stderr, found
+    return done.stderr, results
 
 
 def test_a_drawn_seed_is_recorded_and_repeats_the_run(project: Path) -> None:
-    """Two runs draw two seeds; the command of a header draws none and meets the same seeds of cases."""
-    said, first = run(project)
-    assert f"seed {first.header.seed} was drawn" in said
+    """Two runs draw different seeds; the recorded command reuses the seed."""
+    errors, first = run(project)
+    assert f"seed {first.header.seed} was drawn" in errors
     assert first.header.command[:3] == ["check", "--seed", str(first.header.seed)]
     _, second = run(project, "--seed", "random")
     assert first.header.seed != second.header.seed
-    said, again = run(project, "--seed", str(first.header.seed))
-    assert "was drawn" not in said
+    errors, again = run(project, "--seed", str(first.header.seed))
+    assert "was drawn" not in errors
     assert [v.seed for v in again.verdicts] == [v.seed for v in first.verdicts]
 
 
-def test_a_resumed_run_goes_on_with_its_seed(project: Path) -> None:
-    """Whether or not the command line has the number."""
+def test_a_resumed_run_reuses_its_seed(project: Path) -> None:
+    """With or without the seed on the command line."""
     _, first = run(project)
     writer = Writer(project / "cut.jsonl")
     for record in (first.header, *first.verdicts[:2]):
@@ -67,30 +67,30 @@ def test_a_resumed_run_goes_on_with_its_seed(project: Path) -> None:
     assert [v.seed for v in read(project / "cut.jsonl").verdicts] == [v.seed for v in first.verdicts]
 
 
-def test_parts_need_a_number(project: Path) -> None:
-    """The sentence has one to use."""
+def test_a_random_seed_cannot_be_sharded(project: Path) -> None:
+    """The message suggests a seed."""
     done = gates("check", "kl.k1", "--shard", "1/2", cwd=project)
     assert done.returncode == 2
     assert "the parts must agree; draw one for all, such as --seed " in done.stderr
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "Random", "", "٣"])
-def test_other_words_are_refused(text: str) -> None:
-    """A number from 0 on, or the word."""
+def test_invalid_seeds_are_refused(text: str) -> None:
+    """A seed is a non-negative integer or `random`."""
     with pytest.raises(typer.BadParameter, match="must be a number from 0 on, or random"):
         seeds.parse(text)
 
 
-def test_the_seed_stands_before_what_ends_the_options() -> None:
-    """After `--` it would be a gate."""
+def test_the_seed_is_placed_before_a_double_dash() -> None:
+    """After `--` it would be read as a gate."""
     drawn = seeds.draw()
-    words = ["check", "--seed=random", "--quick", "--", "kl"]
-    assert seeds.command(words, drawn) == ["check", "--seed", str(drawn), "--quick", "--", "kl"]
-    assert seeds.command(words, 3) == words
+    arguments = ["check", "--seed=random", "--quick", "--", "kl"]
+    assert seeds.command(arguments, drawn) == ["check", "--seed", str(drawn), "--quick", "--", "kl"]
+    assert seeds.command(arguments, 3) == arguments
 
 
-def test_a_seed_that_was_named_may_be_sharded() -> None:
-    """The command line wins over the project."""
+def test_a_given_seed_can_be_sharded() -> None:
+    """The command line takes precedence over the project."""
     assert seeds.chosen(4, "random", shard="1/2") == 4
     with pytest.raises(ConfigurationError, match="the parts must agree"):
         seeds.chosen(None, "random", shard="1/2")

@@ -1,4 +1,4 @@
-"""A gate that is named wrongly is found from what was meant, and `list` and `explain` can be read by who is new."""
+"""Unknown names get suggestions; `list` and `explain` are readable for newcomers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
-    ("pattern", "words"),
+    ("pattern", "message"),
     [
         (
             "token_kl",
@@ -41,29 +41,29 @@ ROOT = Path(__file__).resolve().parents[3]
     ],
     ids=["op", "half a name", "letter", "family", "no prefix", "nothing near"],
 )
-def test_a_name_that_is_no_gates(pattern: str, words: str) -> None:
-    """The sentence names what was looked for, and what may have been meant."""
+def test_an_unknown_gate_suggests_others(pattern: str, message: str) -> None:
+    """The message repeats the name and suggests similar ones."""
     with pytest.raises(ConfigurationError, match=f"^no gate matches '{pattern}'; ") as error:
         chosen(load(), ["kl", pattern])
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
-def test_patterns_choose_as_the_registry_does() -> None:
-    """Several patterns, and none for all gates."""
+def test_patterns_select_like_the_registry() -> None:
+    """Several patterns are joined; without any, all gates are selected."""
     assert chosen(load(), ["kl.k3", "philox.*"]) == load().select(("kl.k3", "philox.*"))
     assert chosen(load(), []) == tuple(load().gates.values())
 
 
-def test_a_subject_that_is_a_file_here_is_offered(tmp_path: Path) -> None:
-    """`--subject mylib` beside mylib_gates.py: the sentence names the file as it must be written."""
+def test_a_subject_file_in_this_folder_is_suggested(tmp_path: Path) -> None:
+    """`--subject mylib` next to mylib_gates.py: the message gives the file as it must be typed."""
     (tmp_path / "mylib_gates.py").write_text("OPS = {}\n")
     done = gates("check", "kl", "--subject", "mylib", cwd=tmp_path)
     assert done.returncode == 2
     assert "or a file (./mine.py); did you mean ./mylib_gates.py?" in " ".join(done.stderr.split())
 
 
-def test_a_subject_that_is_named_twice_is_judged_once(tmp_path: Path) -> None:
-    """By its own name, by the one whose variant it is, or by its file."""
+def test_a_subject_named_twice_is_judged_once(tmp_path: Path) -> None:
+    """By its name, by a variant's name, or by its file."""
     mine = tmp_path / "mine.py"
     mine.write_text("OPS = {}\n")
     names = ("reference", "reference@openblas", "numpy", "numpy", str(mine), f"{tmp_path}/./mine.py")
@@ -74,7 +74,7 @@ def test_a_subject_that_is_named_twice_is_judged_once(tmp_path: Path) -> None:
 
 
 def test_variants_are_judged_by_default_only_in_a_full_run() -> None:
-    """A short run judges each default subject once; a variant that is named is judged in any run."""
+    """Other runs judge each default subject once, and a variant only if it is named."""
     short = [subject.name for subject in choose(load(), (), None, variants=False)]
     assert short == ["numpy", "rlkernels", "reference"]
     full = [subject.name for subject in choose(load(), (), None)]
@@ -85,24 +85,24 @@ def test_variants_are_judged_by_default_only_in_a_full_run() -> None:
 
 @pytest.mark.parametrize("file", ["numpy.py", "numpy", "other/mine.py"])
 def test_two_subjects_of_one_name_are_refused(tmp_path: Path, file: str) -> None:
-    """A file, or a program, that is called as a registered subject or another file would be taken for it."""
+    """A file or program named like another subject would be mistaken for it."""
     (tmp_path / "other").mkdir()
-    for one in (tmp_path / "mine.py", tmp_path / file):
-        one.write_text("OPS = {}\n")
-        one.chmod(0o755)
+    for path in (tmp_path / "mine.py", tmp_path / file):
+        path.write_text("OPS = {}\n")
+        path.chmod(0o755)
     with pytest.raises(ConfigurationError, match="is taken; rename the file"):
         choose(load(), (str(tmp_path / "mine.py"), str(tmp_path / file)), None)
 
 
 def test_list_counts_and_aligns(tmp_path: Path) -> None:
-    """One mutant is no `1 mutants`, and the words after the subjects' names stand in one column."""
+    """One mutant is `1 mutant`, and the descriptions of subjects stand in one column."""
     listed, subjects = gates("list", "kl.k1", cwd=tmp_path).stdout.split("\nSubjects:\n")
     assert re.search(r" \d+ cases \(\d+ quick\), 1 mutant  Is k1 = −d", listed)
     assert len({line.index("  judged ") for line in subjects.splitlines()}) == 1
 
 
-def test_explain_says_where_a_deviation_is_documented(tmp_path: Path) -> None:
-    """Its key is the gate's name, which stands nowhere else; of the cases not shown the number is."""
+def test_explain_cites_documented_deviations(tmp_path: Path) -> None:
+    """The deviation is named by its gate; cases that are not shown are counted."""
     text = gates("explain", "kl.k3", cwd=tmp_path).stdout
     assert 'Deviation DEPARTURES_DOCUMENTED["token_kl[k3]"]' in text
     assert re.search(r"-float\d\d and \d+ more \(--json\)", text)
@@ -110,8 +110,8 @@ def test_explain_says_where_a_deviation_is_documented(tmp_path: Path) -> None:
     assert UNIT not in gates("explain", "philox.known-answers", cwd=tmp_path).stdout
 
 
-def test_the_unit_that_explain_prints_is_that_of_the_gates() -> None:
-    """The powers of two in the sentence are those that limits are counted in."""
+def test_explain_prints_the_unit_of_the_limits() -> None:
+    """The powers of two in the sentence are the units of the limits."""
     small = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     for dtype, unit in UNITS.items():
         power = str(round(math.log2(unit))).translate(small)
@@ -123,9 +123,9 @@ def test_the_unit_that_explain_prints_is_that_of_the_gates() -> None:
     [("groups - groups[:, :1]", 0, False), ("groups", 1, True), (")", 1, False)],
     ids=["right", "wrong", "does not start"],
 )
-def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str, code: int, hint: bool) -> None:
-    """`gates explain` is named where a gate's question was answered wrongly, and only there."""
-    (tmp_path / "mine.py").write_text(  # right: 0 in constant groups, which is all that this gate asks
+def test_a_failure_points_to_explain(tmp_path: Path, returned: str, code: int, hint: bool) -> None:
+    """The last line names `gates explain` only if a gate failed."""
+    (tmp_path / "mine.py").write_text(  # correct for this gate, which only asks for 0 in constant groups
         "def group_advantages(*, rewards, group_size, **_):\n"
         "    groups = rewards.reshape(-1, group_size)\n"
         f"    return {{'advantages': ({returned}).reshape(-1)}}\n"
@@ -138,7 +138,7 @@ def test_a_failure_is_followed_by_where_to_read_on(tmp_path: Path, returned: str
 
 
 class TestAnyPrefix:
-    """A prefix need not end at a dot; where one does, it means that alone."""
+    """A prefix need not end at a dot; a complete name before a dot matches only itself."""
 
     @pytest.mark.parametrize(
         ("pattern", "wanted"),
@@ -152,20 +152,20 @@ class TestAnyPrefix:
             ("*.half-logits.*", ["scoring.half-logits.upcast"]),
         ],
     )
-    def test_gates_of_a_pattern(self, pattern: str, wanted: list[str]) -> None:
-        """The same in a selection, a requirement and a waiver."""
+    def test_a_prefix_selects_its_gates(self, pattern: str, wanted: list[str]) -> None:
+        """Selections, requirements and waivers match alike."""
         registry = load()
         assert sorted(gate.id for gate in chosen(registry, [pattern])) == wanted
         requirement = Requirement.parse(f"numpy:{pattern}", ["numpy"])
         assert sorted(id_ for id_ in registry.gates if requirement.names("numpy", id_)) == wanted
         assert sorted(id_ for id_ in registry.gates if covers(waiver(pattern), id_, "any")) == wanted
 
-    def test_nothing_is_no_prefix(self) -> None:
+    def test_an_empty_pattern_is_refused(self) -> None:
         """An empty variable of a script must not select everything."""
         with pytest.raises(ConfigurationError, match="no gate matches ''"):
             chosen(load(), [""])
 
-    def test_a_mutant_by_the_begin_of_its_gate(self) -> None:
+    def test_mutants_are_selected_by_a_prefix_of_their_gate(self) -> None:
         """`gates mutants` knows the same patterns."""
         names = {mutant.name for mutant in mutants_chosen(load(), ["kl.k3.m"])}
         assert names == {mutant.name for mutant in mutants_chosen(load(), ["kl.k3"])}
@@ -178,8 +178,8 @@ class TestAnyPrefix:
             ("check", "kl.k", "--quick", "--subject", "numpy", "--require", "numpy:kl.k", "--shard", "1/40", "-v"),
         ],
     )
-    def test_verbs(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-        """As they are typed."""
+    def test_verbs_accept_prefixes(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+        """From the shell."""
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "kl.k1.matches-definition" in done.stdout or "token_kl[k1]" in done.stdout
@@ -190,10 +190,10 @@ def waiver(pattern: str) -> Waiver:
 
 
 class TestUnknownWords:
-    """The nearest known word is named, whatever kind of word it is."""
+    """Unknown names of every kind get the nearest known one."""
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             (("check", "--format", "jsn"), "did you mean 'json'?"),
             (("check", "--fail-on", "Fragil"), "did you mean 'fragile'?"),
@@ -208,23 +208,23 @@ class TestUnknownWords:
             (("check", "kl.k3.matches-defintion"), "did you mean kl.k3.matches-definition, "),
         ],
     )
-    def test_the_nearest_is_named(self, tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    def test_the_nearest_name_is_suggested(self, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
         """Exit code 2."""
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2
-        assert words in " ".join(done.stderr.replace("│", " ").split())
+        assert message in " ".join(done.stderr.replace("│", " ").split())
 
-    def test_difflib_is_used_in_one_place(self) -> None:
-        """One helper, with one limit and without regard to capitals."""
+    def test_only_gates_nearest_uses_difflib(self) -> None:
+        """One helper with one cutoff, which ignores case."""
         files = [file for file in (ROOT / "gates").rglob("*.py") if "difflib" in file.read_text()]
         assert files == [ROOT / "gates" / "nearest.py"]
 
 
 class TestSubjectFiles:
-    """A file that cannot be judged is a mistake of the command or of the subject, never `skipped`."""
+    """A file that cannot be loaded is an error, never `skipped`."""
 
     @pytest.mark.parametrize("name", ["./mime.py", "mime.py", "{here}/mime.py"])
-    def test_a_missing_file_has_a_neighbour(self, tmp_path: Path, name: str) -> None:
+    def test_a_missing_file_suggests_the_nearest(self, tmp_path: Path, name: str) -> None:
         """The nearest file name is given as it must be typed."""
         (tmp_path / "mine.py").write_text("OPS = {}\n")
         done = gates("check", "kl", "--subject", name.format(here=tmp_path), cwd=tmp_path)
@@ -232,16 +232,16 @@ class TestSubjectFiles:
         meant = f"{tmp_path}/mine.py" if name.startswith("{") else "./mine.py"
         assert f"there is no such file; did you mean {meant}?" in done.stderr
 
-    def test_a_missing_folder(self, tmp_path: Path) -> None:
-        """Nothing in it can be near."""
+    def test_a_missing_folder_suggests_nothing(self, tmp_path: Path) -> None:
+        """There are no files to suggest."""
         done = gates("check", "kl", "--subject", "./ci/mine.py", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (
             2,
             "gates: --subject ./ci/mine.py: there is no such file; the folder ci is not there\n",
         )
 
-    def test_a_file_that_must_not_be_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The superuser may read any."""
+    def test_an_unreadable_file_is_a_usage_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Not tested as superuser, who may read any file."""
         (tmp_path / "mine.py").write_text("OPS = {}\n")
         monkeypatch.setattr(os, "access", lambda *_: False)
         with pytest.raises(ConfigurationError, match=r"cannot be read; allow it \(chmod \+r\)"):
@@ -260,8 +260,8 @@ class TestSubjectFiles:
             ("raise NotImplementedError('this processor has no AVX-512')", "skipped", 3),
         ],
     )
-    def test_what_fails_while_it_is_loaded(self, tmp_path: Path, body: str, status: str, code: int) -> None:
-        """Only a library that is installed nowhere, or the file's own word that it cannot run here, is no failure."""
+    def test_an_error_while_loading_is_graded(self, tmp_path: Path, body: str, status: str, code: int) -> None:
+        """Only a missing library, or the file's own statement that it cannot run here, is not a failure."""
         (tmp_path / "beside.py").write_text("")
         (tmp_path / "mine.py").write_text(f"{body}\nOPS = {{}}\n")
         done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
@@ -271,17 +271,17 @@ class TestSubjectFiles:
 
 
 @pytest.mark.parametrize(
-    ("declared", "words"),
+    ("declared", "message"),
     [
         ("'estimator': ('K2',)", "did you mean 'k2'?"),
         ("'estimater': ('k2',)", "did you mean 'estimator'?"),
     ],
 )
-def test_a_misspelt_convention_is_refused(tmp_path: Path, declared: str, words: str) -> None:
-    """Otherwise its cases would be `unsupported`, and nobody would know why."""
+def test_a_misspelt_convention_is_refused(tmp_path: Path, declared: str, message: str) -> None:
+    """Otherwise its cases would be `unsupported` without a reason."""
     (tmp_path / "mine.py").write_text(
         f"OPS = {{'token_kl': lambda **inputs: {{}}}}\nCONVENTIONS = {{'token_kl': {{{declared}}}}}\n"
     )
     done = gates("check", "kl.k2", "--quick", "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
-    assert words in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())

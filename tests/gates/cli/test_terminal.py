@@ -1,4 +1,4 @@
-"""Nothing that Gates prints of others' words is obeyed by a terminal, shown in another order, or hidden."""
+"""Text from subjects and files is escaped, so that a terminal neither obeys, reorders nor hides it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ SEEN = "a\\u001b[2J\\u009b31m\\u0007\\u000d\\u0008\\u007f\\u0000\\u0085b\\u202eg
 REORDERING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
-def obeyed(text: str) -> set[str]:
-    """The characters of a text that a terminal obeys, by the Unicode database and not by our own list."""
+def control_characters(text: str) -> set[str]:
+    """Return the characters that a terminal obeys, according to the Unicode database."""
     return {
         c
         for c in text
@@ -55,7 +55,7 @@ def obeyed(text: str) -> set[str]:
 
 @pytest.fixture
 def check(tmp_path: Path) -> Path:
-    """A check in which every name, reason, place and version is the attack."""
+    """Write a check in which every name, reason, location and version holds an escape sequence."""
     evidence = Evidence(ATTACK, float("inf"), "<=", 1.0, ATTACK, ATTACK)
     waived = Waived("wrong", ATTACK, ATTACK, ATTACK, ATTACK)
     cells = [
@@ -94,7 +94,7 @@ def check(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def proof(tmp_path: Path) -> Path:
-    """A proof of the same kind."""
+    """Write such a proof."""
     mutant = MutantRecord(
         mutant=ATTACK,
         mistake=ATTACK,
@@ -113,7 +113,7 @@ def proof(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def calibration(tmp_path: Path) -> Path:
-    """A calibration of the same kind."""
+    """Write such a calibration."""
     path = tmp_path / "calibrate.jsonl"
     writer = Writer(path)
     writer.write(header(verb="calibrate", gates=[ATTACK], subjects=[ATTACK], planned=2, seeds=2))
@@ -135,9 +135,11 @@ def calibration(tmp_path: Path) -> Path:
     return path
 
 
-def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """What a command prints: exit code, stdout, stderr."""
-    monkeypatch.setattr(sys, "argv", ["gates", *words])
+def printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """Run a command and return exit code, stdout and stderr."""
+    monkeypatch.setattr(sys, "argv", ["gates", *arguments])
     try:
         cli.main()
         code = 0
@@ -146,42 +148,46 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return code, *capsys.readouterr()
 
 
-def test_what_is_seen() -> None:
-    """Each such character is its escape, other letters of any script and newlines are themselves."""
+def test_control_characters_are_escaped() -> None:
+    """Letters of any script and newlines are unchanged."""
     assert visible(ATTACK) == SEEN
     kept = "naïve ≤ −1 · 好 \u05d0\u05d1 👩\u200d💻\xa0\n\t\\u001b"
     assert visible(kept) == kept
-    assert not obeyed(visible("".join(map(chr, range(0x11000)))))
+    assert not control_characters(visible("".join(map(chr, range(0x11000)))))
 
 
 @pytest.mark.parametrize("form", get_args(ReportFormat))
-def test_a_report_of_a_check(
+def test_a_report_of_a_check_is_escaped(
     check: Path,
     tmp_path: Path,
     form: ReportFormat,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Every form is free of them, shows what was there, and says the same with a baseline and in the step's summary."""
+    """In every format, with a baseline, and in the summary of a GitHub step."""
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     code, out, err = printed(monkeypatch, capsys, "report", str(check), "--format", form)
     assert (code, err) == (0, "")
-    assert not obeyed(out)
+    assert not control_characters(out)
     assert "\\u001b[2J\\u009b31m" in out
     if form in {"text", "md", "github", "json"}:
-        other = check.with_name("other\x1b.jsonl")
-        write(other, [verdict(gate=ATTACK, subject=ATTACK, case=ATTACK)], tool=ATTACK * 2)
-        code, out, err = printed(monkeypatch, capsys, "report", str(check), "--format", form, "--baseline", str(other))
+        baseline = check.with_name("other\x1b.jsonl")
+        write(baseline, [verdict(gate=ATTACK, subject=ATTACK, case=ATTACK)], tool=ATTACK * 2)
+        code, out, err = printed(
+            monkeypatch, capsys, "report", str(check), "--format", form, "--baseline", str(baseline)
+        )
         assert code == 0, err
-        assert not obeyed(out)
+        assert not control_characters(out)
         assert "new failure" in out
     if form == "github":
-        assert not obeyed(summary.read_text())
+        assert not control_characters(summary.read_text())
 
 
-def test_json_keeps_the_words(check: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """An escape in a string of JSON is the character itself: a program reads what the subject said."""
+def test_json_escapes_preserve_the_text(
+    check: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A JSON parser returns the original characters."""
     _, out, _ = printed(monkeypatch, capsys, "report", str(check), "--format", "json")
     (run,) = json.loads(out)["runs"]
     assert run["verdicts"][0]["reason"] == ATTACK
@@ -191,12 +197,12 @@ def test_json_keeps_the_words(check: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 
 def test_junit_is_xml(check: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A parser takes it, and what XML cannot hold is shown as its escape or as U+FFFD."""
+    """A parser accepts it, and characters that XML forbids are escapes or U+FFFD."""
     strange = verdict("wrong", subject="\uffff\ufffe<&>\"'\t\n]]>", reason="\uffff]]>&amp;\n\x00")
     write(check.with_name("strange.jsonl"), [strange])
-    words = ("report", str(check), str(check.with_name("strange.jsonl")), "--format", "junit")
-    _, out, _ = printed(monkeypatch, capsys, *words)
-    top = ET.fromstring(out)  # noqa: S314  our own text
+    arguments = ("report", str(check), str(check.with_name("strange.jsonl")), "--format", "junit")
+    _, out, _ = printed(monkeypatch, capsys, *arguments)
+    top = ET.fromstring(out)  # noqa: S314  text that Gates wrote
     assert [suite.get("name") for suite in top] == [SEEN, "mine", "gates", "\ufffd\ufffd<&>\"'\t\n]]>"]
     (failure,) = list(top)[3].iter("failure")
     assert failure.text == failure.get("message") == "\ufffd]]>&amp;\n\\u0000"
@@ -204,7 +210,7 @@ def test_junit_is_xml(check: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 @pytest.mark.parametrize("form", ["text", "md", "json", "html"])
 @pytest.mark.parametrize("kind", ["proof", "calibration"])
-def test_a_report_of_a_proof_or_calibration(
+def test_a_report_of_a_proof_or_calibration_is_escaped(
     request: pytest.FixtureRequest,
     kind: str,
     form: str,
@@ -215,13 +221,13 @@ def test_a_report_of_a_proof_or_calibration(
     path = request.getfixturevalue(kind)
     code, out, err = printed(monkeypatch, capsys, "report", str(path), "--format", form)
     assert code == 0, err
-    assert not obeyed(out)
+    assert not control_characters(out)
 
 
-def test_a_sentence_about_a_wrong_file(
+def test_an_error_about_a_file_is_escaped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A case that is judged twice is named in the error."""
+    """The error names a case that was judged twice."""
     cell = verdict(gate=ATTACK, subject=ATTACK, case=ATTACK)
     path = tmp_path / "twice.jsonl"
     writer = Writer(path)
@@ -231,12 +237,14 @@ def test_a_sentence_about_a_wrong_file(
     code, out, err = printed(monkeypatch, capsys, "report", str(path))
     assert (code, out) == (2, "")
     assert SEEN in err
-    assert not obeyed(err)
+    assert not control_characters(err)
 
 
 @pytest.mark.parametrize("form", ["text", "github", "jsonl"])
-def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verdicts, holes, the table, problems and the screen of a terminal that shows a subject's own words."""
+def test_a_running_check_is_escaped(
+    form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Verdicts, missing requirements, the table, problems and the progress display."""
     monkeypatch.setenv("NO_COLOR", "1")
     evidence = Evidence(ATTACK, 2.0, "<=", 1.0, ATTACK, ATTACK)
     screen = Screen(3, form, verbose=True)  # type: ignore[arg-type]  # the parameter's values are this Literal's
@@ -248,35 +256,35 @@ def test_a_check_as_it_runs(form: str, capsys: pytest.CaptureFixture[str], monke
     screen.end(Path(ATTACK), tally, notes=[ATTACK])
     out = capsys.readouterr().out
     assert "\\u001b[2J\\u009b31m" in out
-    assert not obeyed(out)
+    assert not control_characters(out)
 
 
-def test_the_smallest_inputs_of_a_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The lines that `gates check` prints in its end."""
+def test_smallest_inputs_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The lines that `gates check` prints at its end."""
     writer = Writer(tmp_path / "run.jsonl")
-    found = counterexamples.Found([], Options(), {}, writer, silent=False, budget_s=60.0, lines=[ATTACK])
-    found.show()
+    failures = counterexamples.Failures([], Options(), {}, writer, silent=False, budget_s=60.0, lines=[ATTACK])
+    failures.show()
     writer.close()
     assert capsys.readouterr().out == SEEN + "\n"
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
-def test_a_replay(
+def test_a_replay_is_escaped(
     tmp_path: Path, form: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A counterexample's file is others' words too, in what is printed of it and in the error about it."""
+    """Both the printed counterexample and an error about its file are escaped."""
     path = tmp_path / "small.safetensors"
-    words = ("gate", "case", "subject", "entry", "kind", "reason", "words", "tool", "unit")
-    known = replace(SOME, **dict.fromkeys(words, ATTACK), inputs={"x": np.zeros(1)}, cut={"style": ATTACK})
+    fields = ("gate", "case", "subject", "entry", "kind", "reason", "words", "tool", "unit")
+    known = replace(SOME, **dict.fromkeys(fields, ATTACK), inputs={"x": np.zeros(1)}, cut={"style": ATTACK})
     counterexample_file.write(path, known)
     _, out, err = printed(monkeypatch, capsys, "replay", str(path), "--subject", "numpy", *form)
-    assert not obeyed(out + err)
+    assert not control_characters(out + err)
     assert "[2J" in out + err
 
 
-def test_words_that_name_an_emoji_stay_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """A place in a file is no picture: `:100:` and `:x:` are printed as they stand."""
-    words = "skipped: mine: mine.py:100: no such op :x:"
-    console().print(words)
-    Bar("b", 1, shown_on=console()).say(words)
-    assert capsys.readouterr().out == f"{words}\n{words}\n"
+def test_emoji_codes_are_printed_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    """`:100:` and `:x:` in a file's location are not replaced by emoji."""
+    text = "skipped: mine: mine.py:100: no such op :x:"
+    console().print(text)
+    Bar("b", 1, shown_on=console()).say(text)
+    assert capsys.readouterr().out == f"{text}\n{text}\n"

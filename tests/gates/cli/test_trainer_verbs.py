@@ -1,4 +1,4 @@
-"""The trainer's verbs stand under `gates trainer`; their old names say so."""
+"""The trainer's verbs are under `gates trainer`; old names point there."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gates.model import ConfigurationError
 
 @pytest.mark.parametrize("verb", trainer.VERBS)
 @pytest.mark.parametrize("arguments", [[], ["run.toml", "--set", "loop.steps=5", "--resume"], ["--help"]])
-def test_an_old_name_answers_with_the_new_one(verb: str, arguments: list[str]) -> None:
-    """Whatever options follow it."""
+def test_an_old_name_gives_the_new_one(verb: str, arguments: list[str]) -> None:
+    """Any options may follow it."""
     done = CliRunner().invoke(app, [verb, *arguments])
     assert isinstance(done.exception, ConfigurationError)
     assert str(done.exception) == f"`gates {verb}` is now `gates trainer {verb}`, with the same arguments"

@@ -1,4 +1,4 @@
-"""`[tool.gates]`: what a project asks of `gates check`, and who wins."""
+"""`[tool.gates]`: defaults of `gates check`, and their precedence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gates.results.jsonl import read as read_results
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (
             'subject = ["x"]',
@@ -26,18 +26,18 @@ from gates.results.jsonl import read as read_results
         ('format = "html5"', "format: Input should be 'text', 'md'"),
     ],
 )
-def test_a_mistake_is_a_sentence(tmp_path: Path, text: str, words: str) -> None:
-    """It names the file, what was found, what is legal and the nearest name."""
+def test_a_mistake_is_a_sentence(tmp_path: Path, text: str, message: str) -> None:
+    """It names the file, the value found, the legal values and the nearest name."""
     (tmp_path / "pyproject.toml").write_text(f"[tool.gates]\n{text}\n")
     with pytest.raises(ConfigurationError) as error:
         read(tmp_path)
-    assert words in str(error.value)
+    assert message in str(error.value)
     assert str(tmp_path / "pyproject.toml") in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["tool = 3", "[tool]\ngates = 3", "[tool.other]\nx = 1", "[project]\nname = 'x'"])
 def test_a_project_without_the_table_has_the_defaults(tmp_path: Path, text: str) -> None:
-    """Other tools' tables are none of our business; a `gates` that is no table is."""
+    """Tables of other tools are ignored; a `gates` that is not a table is refused."""
     (tmp_path / "pyproject.toml").write_text(text)
     if "gates" in text:
         with pytest.raises(ConfigurationError, match="must be a table"):
@@ -46,16 +46,16 @@ def test_a_project_without_the_table_has_the_defaults(tmp_path: Path, text: str)
         assert read(tmp_path) == Settings()
 
 
-def test_paths_start_at_the_projects_root(tmp_path: Path) -> None:
-    """Files of subjects, folders and waivers; names stay names."""
+def test_paths_are_relative_to_the_root(tmp_path: Path) -> None:
+    """Paths of subjects, output and waivers are resolved; names are unchanged."""
     (tmp_path / "pyproject.toml").write_text(
         '[tool.gates]\nsubjects = ["a/b.py", "c.py", "numpy"]\nout = "o"\nwaivers = "w.toml"\nmodel = "org/name"\n'
         'python = "python3"\n'
     )
-    found = read(tmp_path)
-    assert found.subjects == [str(tmp_path / "a/b.py"), str(tmp_path / "c.py"), "numpy"]
-    assert (found.out, found.waivers) == (str(tmp_path / "o"), str(tmp_path / "w.toml"))
-    assert (found.model, found.python) == ("org/name", "python3")
+    settings = read(tmp_path)
+    assert settings.subjects == [str(tmp_path / "a/b.py"), str(tmp_path / "c.py"), "numpy"]
+    assert (settings.out, settings.waivers) == (str(tmp_path / "o"), str(tmp_path / "w.toml"))
+    assert (settings.model, settings.python) == ("org/name", "python3")
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_paths_start_at_the_projects_root(tmp_path: Path) -> None:
     [("venv/bin/python", "{}/venv/bin/python"), ("./p", "{}/p"), ("/usr/bin/p", "/usr/bin/p"), ("python3", "python3")],
 )
 def test_an_interpreter_with_a_folder_is_a_path(tmp_path: Path, python: str, wanted: str) -> None:
-    """It starts at the project's root like every other path; a bare name is looked for as the shell does."""
+    """It is relative to the project's root; a bare name is looked up in PATH."""
     (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\npython = "{python}"\n')
     assert read(tmp_path).python == wanted.format(tmp_path)
 
 
-def test_the_root_is_found_from_below(tmp_path: Path) -> None:
-    """The nearest folder with a pyproject.toml, a gates.toml or a .git; else where one stands."""
+def test_the_root_is_found_from_a_subfolder(tmp_path: Path) -> None:
+    """The nearest folder with a pyproject.toml, a gates.toml or a .git; else the current one."""
     below = tmp_path / "a" / "b"
     below.mkdir(parents=True)
     assert root(below) == below
@@ -88,7 +88,7 @@ def test_the_root_is_found_from_below(tmp_path: Path) -> None:
     ids=["settings", "command line"],
 )
 def test_the_command_line_wins(tmp_path: Path, arguments: list[str], gate: str, seed: int, form: str) -> None:
-    """Where it is silent, the settings hold, whatever folder below the root one stands in."""
+    """Otherwise the settings apply, from any folder below the root."""
     (tmp_path / "mine.py").write_text(RIGHT)
     (tmp_path / "pyproject.toml").write_text(
         '[tool.gates]\nsubjects = ["mine.py"]\nselect = ["packing.truncates-only-by-name"]\nseed = 5\nout = "kept"\n'
@@ -99,8 +99,8 @@ def test_the_command_line_wins(tmp_path: Path, arguments: list[str], gate: str, 
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith(form)
     (file,) = (tmp_path / "kept").glob("*.jsonl")
-    found = read_results(file).header
-    assert (found.gates, found.subjects, found.seed, found.jobs) == ([gate], ["mine"], seed, 1)
+    header = read_results(file).header
+    assert (header.gates, header.subjects, header.seed, header.jobs) == ([gate], ["mine"], seed, 1)
 
 
 @pytest.mark.parametrize(
@@ -108,8 +108,8 @@ def test_the_command_line_wins(tmp_path: Path, arguments: list[str], gate: str, 
     [("mine:packng", 2), ("mine:kl", 3), ("mine:packing", 1)],
     ids=["misspelt", "another run", "its own"],
 )
-def test_a_requirement_that_names_no_gate_is_told(tmp_path: Path, require: str, code: int) -> None:
-    """Of gates that this run does not judge another run may be asked; of gates that there are not, none ever is."""
+def test_a_requirement_for_an_unknown_gate_is_refused(tmp_path: Path, require: str, code: int) -> None:
+    """Another run may judge a gate that is not selected here, but no run can judge an unknown one."""
     (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
     (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
     done = gates("check", "packing.truncates-only-by-name", cwd=tmp_path)
@@ -129,8 +129,10 @@ def test_a_requirement_that_names_no_gate_is_told(tmp_path: Path, require: str, 
     ],
     ids=["its own", "misspelt", "misspelt with gates", "another run", "misspelt in another run", "shipped"],
 )
-def test_a_requirement_that_names_nobody_is_told(tmp_path: Path, require: str, arguments: list[str], code: int) -> None:
-    """A project that says whom it judges cannot require somebody else: the requirement would never be looked at."""
+def test_a_requirement_for_an_unknown_subject_is_refused(
+    tmp_path: Path, require: str, arguments: list[str], code: int
+) -> None:
+    """The requirement of a subject that the project does not list would have no effect."""
     (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
     (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
     done = gates("check", "packing.truncates-only-by-name", *arguments, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""The catalogue of mutants: every mutant is described in full, its links have one form, and the page is generated from it."""
+"""The catalogue of mutants: complete descriptions, uniform links, and the generated page."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DESCRIBED = Mutant("a.b", "x", "s", "m:f", "p:f", ("g.one", "g.two"), "", "a tes
 
 
 class TestTheCatalogue:
-    """What each mutant declares."""
+    """The declarations of mutants."""
 
     def test_at_least_eighty_mutants_were_reported_in_public(self) -> None:
-        """At least 80 mutants link a public thread, and only one that shows the same formula or the same bug."""
+        """At least 80 mutants link a public thread about the same formula or bug."""
         assert sum(map(is_public, load().mutants.values())) >= 80
 
     @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda m: m.name)
-    def test_a_link_has_one_form(self, mutant: Mutant) -> None:
-        """What looks like a thread is `owner/repo#7: a few words`, and addresses stand nowhere else."""
+    def test_links_have_one_form(self, mutant: Mutant) -> None:
+        """Threads are written `owner/repo#7: a few words`, and URLs stand nowhere else."""
         for seen in reports(mutant.source):
             if seen.thread:
                 assert re.fullmatch(r"https://github\.com/[\w.-]+/[\w.-]+/issues/[1-9]\d*", seen.url)
@@ -35,45 +35,45 @@ class TestTheCatalogue:
         assert "#" not in mutant.arises
 
     def test_every_theme_has_mutants(self) -> None:
-        """No theme is empty, so the page has no gap."""
+        """No theme of the page is empty."""
         assert {mutant.theme for mutant in load().mutants.values()} == set(THEMES)
 
-    def test_the_page_is_the_catalogue(self) -> None:
+    def test_the_page_is_current(self) -> None:
         """docs/mutants.md is what `gates mutants --out docs/mutants.md` writes; run that after changing a mutant."""
         assert (ROOT / "docs" / "mutants.md").read_text() == page(load().mutants.values())
 
 
 class TestThePage:
-    """How mutants become a page."""
+    """The page of mutants."""
 
     def test_an_entry_has_every_fact(self) -> None:
-        """Mistake, symptom, reports, host, target and gates."""
+        """Mutation, symptom, reports, host, target and gates."""
         mutant = replace(DESCRIBED, source="lib 1.2 f; some-body/a.lib#7: drops the mask")
-        for words in (
+        for fact in (
             "## KL",
             "- **a.b**: x. In training: KL rises. ",
             " Reported in lib 1.2 f; [some-body/a.lib#7](https://github.com/some-body/a.lib/issues/7): drops the mask. ",
             " Arises from: a test. ",
             " Applied to `s`, target `m:f`; caught by `g.one`, `g.two`.",
         ):
-            assert words in page([mutant])
+            assert fact in page([mutant])
         assert as_item(mutant)["seen_in"][1]["thread"] == "some-body/a.lib#7"
 
     def test_the_order_of_registration_does_not_matter(self) -> None:
         """Mutants are sorted by name within their theme."""
-        other = replace(DESCRIBED, name="a.a")
-        assert page([DESCRIBED, other]) == page([other, DESCRIBED])
+        earlier = replace(DESCRIBED, name="a.a")
+        assert page([DESCRIBED, earlier]) == page([earlier, DESCRIBED])
 
     @pytest.mark.parametrize("pattern", ["a.b", "a", "a.*", "KL", "g.one", "g"])
-    def test_what_a_pattern_names(self, pattern: str) -> None:
-        """A mutant, a prefix, a glob, a theme, a gate that catches it."""
+    def test_patterns_select_mutants(self, pattern: str) -> None:
+        """By name, prefix, glob, theme or catching gate."""
         registry = Registry(
             mutants={"a.b": DESCRIBED, "c.d": replace(DESCRIBED, name="c.d", theme="packing", caught_by=("h",))}
         )
         assert chosen(registry, [pattern]) == [DESCRIBED]
 
-    def test_a_pattern_that_names_nothing_is_refused(self) -> None:
-        """The error says what can be named."""
+    def test_a_pattern_without_matches_is_refused(self) -> None:
+        """The error lists what patterns can match."""
         with pytest.raises(ConfigurationError, match=r"no mutant matches 'zz'; name .* masks and shifts"):
             chosen(Registry(mutants={"a.b": DESCRIBED}), ["zz"])
 
@@ -83,6 +83,6 @@ class TestThePage:
         ids=["theme", "symptom"],
     )
     def test_a_mutant_without_a_description_is_refused(self, changes: dict[str, str], message: str) -> None:
-        """Without a theme or a symptom a mutant is not registered, and the error says what is missing."""
+        """Without a theme or a symptom a mutant is not registered; the error names the missing field."""
         with pytest.raises(ConfigurationError, match=message):
             Registry().add_mutant(replace(DESCRIBED, **changes))  # type: ignore[arg-type]  values of two text fields

@@ -1,4 +1,4 @@
-"""The search for inputs that the gates lack, in short: one module, a handful of its mutations, few inputs."""
+"""A short search for inputs that the gates lack: one module, a few mutations, few inputs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from gates.registry import load
 from gates.run.plan import plan
 
 MODULE = "kl"
-EQUIVALENT = "no over: np.errstate(over='ignore', invalid='ignore')"  # a warning less
+EQUIVALENT = "no over: np.errstate(over='ignore', invalid='ignore')"  # only suppresses a warning
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _unmutated() -> Iterator[None]:
-    """Leave the baseline's modules as they were imported: the tool builds them anew."""
+    """Restore the baseline's modules, which the tool rebuilds."""
     before = {name: module for name, module in sys.modules.items() if name.startswith("gates.subjects.numpy_baseline")}
     package = sys.modules["gates.subjects.numpy_baseline"]
     yield
@@ -41,47 +41,47 @@ def _unmutated() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def search() -> tool.Search:
-    """The quick cases of the module's ops, and the first inputs outside them."""
+    """Search the quick cases of the module's ops and the first other inputs."""
     return tool.of(MODULE, 400, quick=True)
 
 
 @pytest.fixture(scope="module")
-def made() -> list[Mutation]:
-    """All mutations of the module."""
+def all_mutations() -> list[Mutation]:
+    """Return all mutations of the module."""
     return list(mutations((FOLDER / f"{MODULE}.py").read_text()))
 
 
 class TestOneMutation:
-    """What becomes of it."""
+    """The result of one mutation."""
 
-    def test_a_handful(self, search: tool.Search, made: list[Mutation]) -> None:
-        """Most of eight are caught by a case, which is named; none shows on an input that is no case."""
-        chosen = [made[int(k)] for k in np.random.default_rng(1).choice(len(made), 8, replace=False)]
+    def test_cases_catch_most_mutations(self, search: tool.Search, all_mutations: list[Mutation]) -> None:
+        """Cases catch most of eight mutations and are named; no other input reveals one."""
+        chosen = [all_mutations[int(k)] for k in np.random.default_rng(1).choice(len(all_mutations), 8, replace=False)]
         answers = [answer for _, answer in search.answers(MODULE, chosen)]
         assert all(answer.verdict in {"caught", "equivalent"} for answer in answers)
         caught = [answer.by for answer in answers if answer.verdict == "caught"]
         assert len(caught) >= 5
         assert all(by.startswith(("kl.", "does not ")) for by in caught)
 
-    def test_without_cases_the_inputs_show_it(self, search: tool.Search, made: list[Mutation]) -> None:
-        """0.75 d² for k2: the first input that shows it is named by its op, number and choices."""
-        (k2,) = [mutation for mutation in made if mutation.words == "0.75: 0.5"]
+    def test_without_cases_other_inputs_reveal_it(self, search: tool.Search, all_mutations: list[Mutation]) -> None:
+        """0.75 d² for k2: the first revealing input is named by its op, number and choices."""
+        (k2,) = [mutation for mutation in all_mutations if mutation.words == "0.75: 0.5"]
         ((_, answer),) = replace(search, cases=()).answers(MODULE, [k2])
         assert answer.verdict == "found"
         levels, _ = tool.GENERATORS["token_kl"].draw(answer.where["number"])
         assert answer.where["levels"] == levels
         assert levels["estimator"] == "k2"
 
-    def test_equivalent(self, search: tool.Search, made: list[Mutation]) -> None:
-        """Nothing shows it, on all inputs that run its function."""
-        (warns,) = [mutation for mutation in made if mutation.words == EQUIVALENT]
+    def test_an_equivalent_mutation_is_not_caught(self, search: tool.Search, all_mutations: list[Mutation]) -> None:
+        """No input that runs its function reveals it."""
+        (warns,) = [mutation for mutation in all_mutations if mutation.words == EQUIVALENT]
         ((_, answer),) = search.answers(MODULE, [warns])
         assert (answer.verdict, answer.inputs) == ("equivalent", 400)
 
-    def test_a_difference_below_the_textbook_limit_shows_nothing(self, search: tool.Search) -> None:
-        """One rounding of float32 is what a careful program may be off by; NaN is not."""
+    def test_a_difference_below_the_textbook_limit_is_ignored(self, search: tool.Search) -> None:
+        """A careful program may be off by one rounding of float32, but not by NaN."""
         usual = {"dtype": "float32", "estimator": "k3", "kl ratio": "none", "step": "typical"}
-        sample = next(one for one in search.samples if usual.items() <= one.levels.items())
+        sample = next(candidate for candidate in search.samples if usual.items() <= candidate.levels.items())
         declared = search.declared["token_kl"]
         assert not differs(declared, sample, {"kl": sample.wanted["kl"] * (1 + 2.0**-23)})
         assert differs(declared, sample, {"kl": sample.wanted["kl"] * 1.01})
@@ -91,14 +91,14 @@ class TestOneMutation:
 class TestForks:
     """A mutation runs in a process of its own."""
 
-    def test_what_it_answers_and_what_it_raises(self) -> None:
-        """An error of the tool is no mutation that was caught."""
+    def test_an_error_of_the_tool_is_raised(self) -> None:
+        """An error of the tool does not count as caught."""
         assert in_fork(lambda: "text", 60.0) == "text"
         with pytest.raises(RuntimeError, match="ZeroDivisionError"):
             in_fork(lambda: str(1 // 0), 60.0)
 
-    def test_one_that_does_not_end(self) -> None:
-        """Nothing is answered after its processor time."""
+    def test_an_endless_mutation_is_stopped(self) -> None:
+        """The result is empty after the time limit."""
 
         def hang() -> str:
             while time.monotonic():
@@ -109,16 +109,16 @@ class TestForks:
 
 
 class TestTheOrderOfCases:
-    """Which case a mutation meets first."""
+    """The order of the cases."""
 
-    def test_quick_ones_then_others_then_those_that_were_found(self) -> None:
-        """So a mutation that is caught by a found case is caught by no other."""
+    def test_quick_cases_come_first_and_found_ones_last(self) -> None:
+        """So a found case only catches mutations that no other case catches."""
         known = load()
         jobs = ordered(plan([known.gates["kl.k3.matches-definition"]], [known.subjects["numpy"]], quick=False))
         groups = [(job.case.name.startswith(FOUND), not job.case.quick) for job in jobs]
         assert groups == sorted(groups)
 
-    def test_modules_that_run_code_of_another(self) -> None:
+    def test_importers_of_a_module(self) -> None:
         """The losses take their ratios from another module."""
         assert importers("loss") == {"loss"}
         assert {"ratio", "loss", "kl"} <= importers("ratio")
@@ -130,7 +130,7 @@ class TestTheRecord:
 
     @pytest.fixture
     def record(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A record of its own, and a search that takes no time and is interrupted at `ratio`."""
+        """Use a temporary record and a fake search that is interrupted at `ratio`."""
         path = tmp_path / "inputs.json"
         monkeypatch.setattr(tool, "RECORD", path)
 
@@ -142,8 +142,8 @@ class TestTheRecord:
         monkeypatch.setattr(tool, "searched", searched)
         return path
 
-    def test_an_interrupted_search_keeps_what_it_knows(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """And goes on where it ended."""
+    def test_an_interrupted_search_resumes(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It keeps its results and continues after them."""
         monkeypatch.setattr(sys, "argv", ["tool", "kl", "ratio", "loss", "--record", "--inputs", "7"])
         assert tool.main() == 130
         assert json.loads(record.read_text()) == {
@@ -152,16 +152,16 @@ class TestTheRecord:
         monkeypatch.setattr(sys, "argv", ["tool", "kl", "loss", "--record", "--resume", "--inputs", "9"])
         assert tool.main() == 0
         modules = json.loads(record.read_text())["modules"]
-        assert [(name, one["inputs_of_each_op"]) for name, one in modules.items()] == [("kl", 7), ("loss", 9)]
+        assert [(name, summary["inputs_of_each_op"]) for name, summary in modules.items()] == [("kl", 7), ("loss", 9)]
 
-    def test_found_ones_are_tried_again(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """After a new case one of them is caught; equivalent ones stay as they were."""
+    def test_found_mutations_are_tried_again(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A new case catches one of them; equivalent ones are unchanged."""
         lines = [
             {"line": 1, "function": "f", "change": str(k), "verdict": v}
             for k, v in enumerate(["found", "found", "equivalent"])
         ]
-        found = {"inputs_of_each_op": 7, "mutations": 6, "caught": 3, "found": 2, "survivors": lines}
-        record.write_text(json.dumps({"modules": {"kl": found}}))
+        before = {"inputs_of_each_op": 7, "mutations": 6, "caught": 3, "found": 2, "survivors": lines}
+        record.write_text(json.dumps({"modules": {"kl": before}}))
         tree = ast.parse("")
         monkeypatch.setattr(tool, "mutations", lambda _: [Mutation(1, "f", str(k), tree) for k in range(4)])
         monkeypatch.setattr(tool, "of", lambda *_: None)
@@ -185,8 +185,8 @@ class TestTheRecord:
         assert sorted(line["verdict"] for line in known["survivors"]) == ["equivalent", "found", "new case"]
         assert (known["caught"], known["new_case"], known["found"], known["equivalent"]) == (3, 1, 1, 1)
 
-    def test_nothing_is_recorded_of_quick_cases(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A mutation that only other cases catch would count as found."""
+    def test_a_quick_search_is_not_recorded(self, record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Mutations that only the other cases catch would count as found."""
         monkeypatch.setattr(sys, "argv", ["tool", "--record", "--quick"])
         with pytest.raises(SystemExit, match="2"):
             tool.main()
@@ -194,13 +194,13 @@ class TestTheRecord:
 
 
 def test_the_recorded_search_adds_up() -> None:
-    """Every mutation of a module that was searched is caught or listed, with what became of it and the commit."""
+    """Every mutation of a searched module is caught or listed with its verdict and the commit."""
     modules = json.loads((Path(__file__).parents[3] / "results" / "judge" / "inputs.json").read_text())["modules"]
     assert {"loss", "advantages", "kl", "preference"} <= set(modules)
-    for one in modules.values():
-        verdicts = [line["verdict"] for line in one["survivors"]]
+    for summary in modules.values():
+        verdicts = [line["verdict"] for line in summary["survivors"]]
         assert set(verdicts) <= {"new case", "found", "equivalent"}
-        assert one["mutations"] == one["caught"] + len(verdicts)
+        assert summary["mutations"] == summary["caught"] + len(verdicts)
         for name in ("new case", "found", "equivalent"):
-            assert one[name.replace(" ", "_")] == verdicts.count(name)
-        assert one["commit"]
+            assert summary[name.replace(" ", "_")] == verdicts.count(name)
+        assert summary["commit"]

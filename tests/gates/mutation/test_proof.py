@@ -1,4 +1,4 @@
-"""The proof of the judge: a mutant that is caught, one that is missed, one that never ran; and how small an error is seen."""
+"""The proof of the judge: caught, missed and unused mutants, and the sensitivity of gates."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def tried(subject: Subject, target: str, patch: str, **changes: Any) -> tuple[st
         "m", "a mistake", subject.name, f"{subject.module}:{target}", f"{subject.module}:{patch}", ("g",), "a test"
     )
     gates = {"g": make_gate(id="g", **changes)}
-    (found,) = try_mutants([mutant], gates, {subject.name: subject}, Options())
-    return found.state, found.reason
+    (trialled,) = try_mutants([mutant], gates, {subject.name: subject}, Options())
+    return trialled.state, trialled.reason
 
 
 @pytest.mark.parametrize("first", [False, True], ids=["whole", "quick"])
-def test_a_proof_ends_as_its_file_says(tmp_path: Path, first: bool) -> None:
-    """Without a subject or mutants nothing is measured: exit code 3, in the file and of the command."""
+def test_a_proof_of_nothing_exits_with_3(tmp_path: Path, first: bool) -> None:
+    """Without a subject or mutants the exit code is 3, in the file and of the command."""
     writer = Writer(tmp_path / "prove.jsonl")
-    request = ProofRequest(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda words: None, first=first)
+    request = ProofRequest(Registry(), (make_gate(),), Options(), writer, ["prove"], lambda text: None, first=first)
     code = demonstrate(request)
     writer.close()
     summary = read(tmp_path / "prove.jsonl").summary
@@ -59,8 +59,8 @@ def test_a_proof_ends_as_its_file_says(tmp_path: Path, first: bool) -> None:
     assert code == summary.exit_code == 3
 
 
-def test_the_header_counts_the_cases_that_are_only_of_proofs(tmp_path: Path) -> None:
-    """Its plan is what was judged, so that the file is read as complete."""
+def test_the_header_counts_cases_of_proofs(tmp_path: Path) -> None:
+    """The header's plan includes them, so that the file is complete."""
     done = gates("prove", "weights.matches-definition", "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / "o").glob("*.jsonl")
@@ -70,7 +70,7 @@ def test_the_header_counts_the_cases_that_are_only_of_proofs(tmp_path: Path) -> 
 
 
 class TestMutants:
-    """What becomes of a mutation."""
+    """The result of a mutant."""
 
     def test_a_mistake_is_caught_by_a_failure(self, subject: Maker) -> None:
         """A mutant that changes the result fails, and the reason is the evidence."""
@@ -78,19 +78,19 @@ class TestMutants:
         assert state == "caught"
         assert reason.startswith("y is 0.5, must be <= 1e-12")
 
-    def test_a_quick_proof_ends_at_the_first_failing_case(self, subject: Maker) -> None:
-        """The cases after it are skipped, so that a run still has a verdict for each planned case."""
+    def test_first_stops_at_the_first_failing_case(self, subject: Maker) -> None:
+        """Later cases are skipped, so that each planned case has a verdict."""
         host = subject("return {'y': factor() * x}", HEAD)
         names = [f"{host.module}:{name}" for name in ("factor", "three")]
         mutant = Mutant("m", "a mistake", host.name, *names, ("g",), "a test")
         case = make_gate().cases[0]
         gate = make_gate(id="g", cases=tuple(replace(case, name=name, quick=True) for name in "abc"))
-        (found,) = try_mutants([mutant], {"g": gate}, {host.name: host}, Options(), first=True)
-        assert found.state == "caught"
-        assert [verdict.status for verdict in found.verdicts] == ["wrong", "skipped", "skipped"]
+        (trialled,) = try_mutants([mutant], {"g": gate}, {host.name: host}, Options(), first=True)
+        assert trialled.state == "caught"
+        assert [verdict.status for verdict in trialled.verdicts] == ["wrong", "skipped", "skipped"]
 
-    def test_a_pause_of_the_machine_catches_no_mistake(self, tmp_path: Path, subject: Maker) -> None:
-        """A timed-out case is retried: of two cases the first one times out once."""
+    def test_a_timeout_is_retried(self, tmp_path: Path, subject: Maker) -> None:
+        """A timed-out case is retried once and does not count as caught."""
         stamp = tmp_path / "stamp"
         slow = (
             f"{HEAD}\nimport pathlib, time\ndef late(original):\n    def wait():\n"
@@ -108,14 +108,14 @@ class TestMutants:
         assert state == "equivalent"
         assert "no output differs" in reason
 
-    def test_a_gate_that_cannot_fail_is_found_out(self, subject: Maker) -> None:
+    def test_a_gate_that_cannot_fail_misses_the_mutant(self, subject: Maker) -> None:
         """A gate whose limit nothing exceeds misses a mutant that does change the output."""
         blind = {"y": Bound("derived", "never exceeded", 1e9)}
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", bounds=blind)
         assert (state, reason) == ("missed", "g does not fail: correct")
 
-    def test_a_gate_with_an_empty_denominator_is_found_out(self, subject: Maker) -> None:
-        """A mean over no elements is NaN, which no relation holds of: the unmutated baseline fails, and no proof is begun."""
+    def test_a_gate_with_a_nan_observation_stops_the_proof(self, subject: Maker) -> None:
+        """A mean over no elements is NaN, which satisfies no relation, so the unmutated baseline fails."""
 
         def check(t: Trial) -> Iterator[Evidence]:
             wrong = np.abs(t.got(DOUBLE, **t.inputs)["y"] - 2 * t.inputs["x"])
@@ -138,7 +138,7 @@ class TestMutants:
         assert "measured nothing" in reason
 
     def test_a_patch_target_that_never_ran_is_an_error(self, subject: Maker) -> None:
-        """A mutant of a function that nobody calls proves nothing."""
+        """A mutant of an unused function proves nothing."""
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "unused", "three")
         assert state == "error"
         assert "never ran" in reason
@@ -153,11 +153,11 @@ class TestMutants:
 
         head = f"{HEAD}\nimport os, pathlib\nflag = pathlib.Path({str(tmp_path / 'killed')!r})\n"
         body = "if not flag.exists():\n    flag.touch()\n    os.kill(os.getpid(), 9)\nreturn {'y': factor() * x}"
-        made = subject(body, head)
-        assert tried(made, "factor", "three", check=check)[0] == "caught"
+        host = subject(body, head)
+        assert tried(host, "factor", "three", check=check)[0] == "caught"
 
-    def test_an_error_is_no_catch(self, subject: Maker) -> None:
-        """A gate that is an error because a precondition is not met does not catch."""
+    def test_an_error_does_not_catch_a_mutant(self, subject: Maker) -> None:
+        """An unmet precondition is an error, which does not catch the mutant."""
         faint = Case("faint", lambda rng: {"x": np.full(3, 0.1)})
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), "factor", "three", cases=(faint,))
         assert state == "missed"
@@ -167,7 +167,7 @@ class TestMutants:
     def test_a_patch_target_or_patch_that_does_not_exist_is_an_error(
         self, subject: Maker, target: str, patch: str
     ) -> None:
-        """A name that dangles is an error of the mutant."""
+        """An unresolved name is an error of the mutant."""
         state, reason = tried(subject("return {'y': factor() * x}", HEAD), target, patch)
         assert state == "error"
         assert "no_such" in reason
@@ -177,26 +177,26 @@ class TestSensitivity:
     """The least relative error that a gate notices."""
 
     def test_it_is_the_step_above_the_limit(self, subject: Maker) -> None:
-        """A limit of 3e-5 notices 4e-5, which is the next step above it."""
+        """A limit of 3e-5 notices 4e-5, the next step."""
         gate = make_gate()
         gate = replace(gate, bounds={"y": replace(gate.bounds["y"], limit=3e-5)})
         right = subject("return {'y': 2 * x}")
         worker = Worker.start(right, threads=1)
         try:
-            (found,) = sensitivities(gate, right, Options(), worker)
+            (sensitivity,) = sensitivities(gate, right, Options(), worker)
         finally:
             worker.close()
-        assert found.noticed is not None
-        assert 3e-5 < found.noticed < 4.1e-5
+        assert sensitivity.noticed is not None
+        assert 3e-5 < sensitivity.noticed < 4.1e-5
 
     @pytest.mark.parametrize(
         ("limit", "expected"), [(0.2, None), (0.05, 0.0667), (1e-30, 1e-10), (3e-7, 4e-7)], ids=str
     )
     def test_bisection(self, limit: float, expected: float | None) -> None:
-        """The least error is found to a third; none and all are said as such."""
-        found = least(lambda power: 10.0**power > limit)
-        assert found == (expected if expected is None else pytest.approx(expected, rel=0.34))
-        assert found is None or found > limit
+        """The least error is found to within a third; None if no error fails."""
+        error = least(lambda power: 10.0**power > limit)
+        assert error == (expected if expected is None else pytest.approx(expected, rel=0.34))
+        assert error is None or error > limit
 
     @pytest.mark.parametrize(
         ("a", "b", "expected"),
@@ -213,7 +213,7 @@ class TestSensitivity:
         ids=str,
     )
     def test_outcomes_are_compared_to_the_bit(self, a: Any, b: Any, expected: bool) -> None:
-        """NaN equals NaN, −0 is not 0, another dtype is another value."""
+        """NaN equals NaN, −0 differs from 0, and so do other dtypes."""
         assert same(a, b) is expected
 
     @pytest.mark.parametrize(
@@ -227,28 +227,28 @@ class TestSensitivity:
         ],
         ids=["array", "zeros", "integers", "number", "text"],
     )
-    def test_a_disturbance_is_relative(self, value: Any, expected: Any) -> None:
-        """Floats move by a relative error, zeros by the error itself, everything else not at all."""
+    def test_a_perturbation_is_relative(self, value: Any, expected: Any) -> None:
+        """Floats change by a relative error, zeros by an absolute one, other values not at all."""
         off = disturb(value, 0.1)
         assert off == expected if isinstance(expected, str) else off == pytest.approx(expected)
 
 
 class TestRegistry:
-    """Names that dangle are found before anything runs."""
+    """Unresolved names are refused at registration."""
 
     def test_everything_registered_is_connected(self) -> None:
-        """Every mutant names gates and a host that exist, and every gate has a mutant."""
+        """Every mutant names existing gates and an existing host, and every gate has a mutant."""
         load().check_names()
 
     def test_a_gate_without_a_mutant_is_refused(self) -> None:
-        """A gate that catches nothing is not finished."""
+        """A gate needs a mutant that it catches."""
         registry = Registry()
         registry.add_gate(make_gate())
         with pytest.raises(ConfigurationError, match="gates without a mutant"):
             registry.check_names()
 
-    def test_a_mutant_of_nothing_is_refused(self) -> None:
-        """A mutant that names no gate of the registry is refused."""
+    def test_a_mutant_of_an_unknown_gate_is_refused(self) -> None:
+        """A mutant must name a gate of the registry."""
         registry = Registry()
         registry.add_mutant(
             Mutant("m", "", "s", "a:b", "a:b", ("none",), arises="a test", theme="KL", symptom="Nothing.")
@@ -268,11 +268,11 @@ class TestRegistry:
     def test_every_family_has_a_folder(self) -> None:
         """FAMILIES and the folders of gates/families are the same."""
         folder = Path(sys.modules["gates.registry"].__file__ or "").parent / "families"
-        assert set(FAMILIES) == {found.name for found in folder.iterdir() if (found / "op.py").is_file()}
+        assert set(FAMILIES) == {path.name for path in folder.iterdir() if (path / "op.py").is_file()}
 
     def test_a_plugin_that_imports_a_framework_is_refused(self, tmp_path: Path) -> None:
         """An entry point may declare subjects; one that loads a framework in the judge is a configuration error."""
-        import subprocess  # noqa: PLC0415  a fresh interpreter, for the registry is loaded once
+        import subprocess  # noqa: PLC0415  a fresh interpreter, since the registry is loaded once
 
         (tmp_path / "torch.py").write_text("")
         (tmp_path / "plugged.py").write_text("def add(registry):\n    import torch\n")
@@ -286,7 +286,7 @@ class TestRegistry:
         assert "plugin 'plugged' imports torch in the judge" in done.stderr
 
 
-def test_the_small_op_is_what_it_says() -> None:
-    """The op of these tests has an oracle that doubles."""
+def test_the_oracle_of_the_test_op_doubles() -> None:
+    """`double` of the tests multiplies by 2."""
     assert DOUBLE.oracle is not None
     assert DOUBLE.oracle(x=np.array([2.0])).tolist() == [4.0]

@@ -1,4 +1,4 @@
-"""The mutations of tools/mutate_numpy_baseline.py: each is another program, and code that only refuses inputs is kept."""
+"""The mutations of tools/mutate_numpy_baseline.py: each differs, and code that only refuses inputs is not mutated."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ NOT_HERE = "low < 0.0"  # the refusal's own condition
 
 
 def test_every_mutation_is_another_program() -> None:
-    """It compiles, differs from the source and from every other one."""
-    found = [ast.unparse(mutation.tree) for mutation in mutations(SOURCE)]
-    assert len(found) == len(set(found)) >= 15
-    assert ast.unparse(ast.parse(SOURCE)) not in found
-    for text in found:
+    """It compiles and differs from the source and the other mutations."""
+    programs = [ast.unparse(mutation.tree) for mutation in mutations(SOURCE)]
+    assert len(programs) == len(set(programs)) >= 15
+    assert ast.unparse(ast.parse(SOURCE)) not in programs
+    for text in programs:
         compile(text, "mutation", "exec")
         assert NOT_HERE in text
 
 
-def test_they_are_of_each_kind() -> None:
-    """Operators, constants, names, arguments, calls, slices, terms and branches; the line and the function are named."""
-    words = {mutation.words for mutation in mutations(SOURCE)}
+def test_every_kind_of_mutation_occurs() -> None:
+    """Operators, constants, names, arguments, calls, slices, terms and branches, with line and function."""
+    descriptions = {mutation.words for mutation in mutations(SOURCE)}
     assert {
         "GtE for Gt: values > low",
         "argument 2 only: np.where(values > low, values, 0.0)",
@@ -54,7 +54,7 @@ def test_they_are_of_each_kind() -> None:
         "without term 1: low >= 0.0 and kept.size",
         "no condition: for x in kept if x",
         "results swapped: return (-kept.sum(axis=1) / 2 if len(values) else 0.0, np.abs(rest))",
-    } <= words
+    } <= descriptions
     assert {(mutation.line, mutation.function) for mutation in mutations(SOURCE)} == {
         (line, "mean") for line in (6, 7, 8)
     }

@@ -1,4 +1,4 @@
-"""The inputs that are drawn outside the cases: every pair of choices, and nothing that an op refuses."""
+"""The inputs outside the cases: every pair of choices, and only valid inputs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ for _gate in load().gates.values():
 
 
 def test_every_pure_op_has_a_generator() -> None:
-    """Of the baseline's ops all but the LoRA layer, whose draws are its own and no input."""
+    """Except the LoRA layer, whose draws are not an input."""
     assert set(GENERATORS) == set(OPS) - {"lora_linear"}
 
 
 @pytest.mark.parametrize("op", GENERATORS)
 def test_every_pair_of_choices_occurs(op: str) -> None:
-    """The first numbers of a generator hold each two levels of two factors."""
+    """The first inputs of a generator cover each pair of levels of two factors."""
     factors = GENERATORS[op].factors
     seen = set().union(*map(pairs, covering(factors)))
     wanted = {((a, x), (b, y)) for (a, xs), (b, ys) in combinations(factors.items(), 2) for x in xs for y in ys}
@@ -41,13 +41,13 @@ def test_every_pair_of_choices_occurs(op: str) -> None:
 
 @pytest.mark.parametrize("op", GENERATORS)
 def test_the_oracle_and_the_baseline_accept_them(op: str) -> None:
-    """Every one of the first numbers; and a number gives the same inputs again."""
+    """The first inputs are accepted and reproducible."""
     for number in range(25):
         levels, inputs = GENERATORS[op].draw(number)
         again, same = GENERATORS[op].draw(number)
         assert again == levels
         np.testing.assert_equal(same, inputs)
         OPS[op](**same)
-        asked = {name: x for name, x in inputs.items() if name != "entropy"}  # says which of two ops is asked
-        for one in islice((one for one in DECLARED[op] if one.oracle), 1):
-            one.oracle(**(inputs if one.name != "selective_log_softmax" else asked))  # type: ignore[misc]
+        asked = {name: x for name, x in inputs.items() if name != "entropy"}  # selects one of two ops
+        for case in islice((case for case in DECLARED[op] if case.oracle), 1):
+            case.oracle(**(inputs if case.name != "selective_log_softmax" else asked))  # type: ignore[misc]

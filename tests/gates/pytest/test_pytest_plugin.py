@@ -1,4 +1,4 @@
-"""`pytest --gates`: one item for each subject, gate and case, with pytest's own ways to choose, stop and report."""
+"""`pytest --gates`: one item for each subject, gate and case; pytest's options select, stop and report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gates.run.plan import PlannedCase
 pytest_plugins = "pytester"
 
 INSTALLED = any(entry.name == "gates" for entry in entry_points(group="pytest11"))
-LOADED = () if INSTALLED else ("-p", "gates.pytest.plugin")  # an environment that was set up before there was one
+LOADED = () if INSTALLED else ("-p", "gates.pytest.plugin")  # an environment installed before the plugin existed
 SELECT = "--gates-select=advantages.constant-group-is-zero"
 MINE = ("--gates", "--gates-subject=./mine.py", SELECT, "--gates-quick")
 RIGHT = """
@@ -42,7 +42,7 @@ WRONG = RIGHT.replace(".reshape(-1).astype", ".reshape(-1).__add__(1e-3).astype"
 
 @pytest.fixture
 def mine(pytester: pytest.Pytester) -> pytest.Pytester:
-    """A project with a right subject in mine.py, and a test of its own."""
+    """Create a project with a correct subject in mine.py and a test of its own."""
     pytester.path.joinpath("mine.py").write_text(RIGHT)
     pytester.makepyfile(test_own="def test_own(): pass")
     return pytester
@@ -53,7 +53,7 @@ def ids(result: pytest.RunResult) -> list[str]:
 
 
 class TestItems:
-    """What is collected."""
+    """Collection."""
 
     def test_an_item_for_each_gate_and_case(self, mine: pytest.Pytester) -> None:
         """Ids name subject, gate and case; the project's own tests are not run unless their path is named."""
@@ -73,14 +73,14 @@ class TestItems:
         result = mine.runpytest(*LOADED)
         result.assert_outcomes(passed=1)
 
-    def test_quick_plans_fewer(self, mine: pytest.Pytester) -> None:
-        """`--gates-quick` is that of `gates check`."""
+    def test_quick_plans_fewer_cases(self, mine: pytest.Pytester) -> None:
+        """`--gates-quick` means the same as `gates check --quick`."""
         everything = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q")
         quick = mine.runpytest(*LOADED, *MINE, "--collect-only", "-q")
         assert len(ids(quick)) < len(ids(everything)) == 19
 
     @pytest.mark.parametrize(
-        ("option", "words"),
+        ("option", "message"),
         [
             ("--gates-select=nothing", "no gate matches 'nothing'"),
             ("--gates-subject=nobody", "must be one of numpy"),
@@ -88,25 +88,25 @@ class TestItems:
             ("--gates-python=/no/python", "there is no such program"),
         ],
     )
-    def test_a_mistake_is_one_sentence(self, mine: pytest.Pytester, option: str, words: str) -> None:
+    def test_a_mistake_is_one_sentence(self, mine: pytest.Pytester, option: str, message: str) -> None:
         """Pytest's usage error, exit code 4."""
         result = mine.runpytest(*LOADED, "--gates", option)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        assert words in result.stderr.str()
+        assert message in result.stderr.str()
         assert "Traceback" not in result.stderr.str()
 
 
 class TestOutcomes:
-    """What a verdict is in pytest's words."""
+    """Pytest's outcome for each verdict."""
 
     def test_pass_and_unsupported(self, mine: pytest.Pytester) -> None:
-        """A pass passes; what the subject lacks is a skip that says what."""
+        """An unsupported case is skipped with its reason."""
         result = mine.runpytest(*LOADED, *MINE[:-1], "-rs")
         result.assert_outcomes(passed=7, skipped=12)
         result.stdout.fnmatch_lines(["*unsupported: group_advantages of mine has eps_mode 'add', not 'inside'*"])
 
-    def test_a_failure_shows_its_number_and_its_limit(self, mine: pytest.Pytester) -> None:
-        """The message is the verdict's sentence and its evidence with reasons, and no traceback of ours."""
+    def test_a_failure_shows_value_and_limit(self, mine: pytest.Pytester) -> None:
+        """The message has the verdict's sentence and its evidence with reasons, and no traceback."""
         mine.path.joinpath("mine.py").write_text(WRONG)
         result = mine.runpytest(*LOADED, *MINE)
         assert result.ret == 1
@@ -117,17 +117,17 @@ class TestOutcomes:
         assert "pytest_items.py" not in result.stdout.str()
 
     @pytest.mark.parametrize(
-        ("expires", "outcome", "words"),
+        ("expires", "outcome", "message"),
         [
             ("2999-01-31", {"xfailed": 3, "skipped": 3}, "*waived until 2999-01-31 by ada: a known bug;*"),
             ("2001-01-31", {"failed": 1, "passed": 2, "skipped": 3, "warnings": 2}, "*WRONG mine*"),
         ],
         ids=["waived", "expired"],
     )
-    def test_a_waiver_of_the_project(
-        self, mine: pytest.Pytester, expires: str, outcome: dict[str, int], words: str
+    def test_a_waived_failure_is_an_expected_failure(
+        self, mine: pytest.Pytester, expires: str, outcome: dict[str, int], message: str
     ) -> None:
-        """As in `gates check`: what gates.toml waives is an expected failure with its owner, until the waiver expires."""
+        """As in `gates check`, until the waiver expires; the message names the owner."""
         mine.path.joinpath("mine.py").write_text(WRONG)
         mine.path.joinpath("gates.toml").write_text(
             '[[waivers]]\nid = "advantages.*"\nsubject = "mine"\nreason = "a known bug"\n'
@@ -135,10 +135,10 @@ class TestOutcomes:
         )
         result = mine.runpytest(*LOADED, *MINE, "-rx", "-W", "default")
         result.assert_outcomes(**outcome)
-        result.stdout.fnmatch_lines([words])
+        result.stdout.fnmatch_lines([message])
 
     @pytest.mark.parametrize(
-        ("settings", "options", "words"),
+        ("settings", "options", "message"),
         [
             ('require = ["mine:packing.truncates-only-by-name"]', [], "required, but unsupported: mine"),
             ("seed = 7", [], "(seed 3728005952)"),
@@ -147,19 +147,19 @@ class TestOutcomes:
         ],
         ids=["requirement", "seed", "the option wins", "model"],
     )
-    def test_the_projects_settings_hold_where_an_option_is_silent(
-        self, mine: pytest.Pytester, settings: str, options: list[str], words: str
+    def test_settings_apply_without_an_option(
+        self, mine: pytest.Pytester, settings: str, options: list[str], message: str
     ) -> None:
-        """As for `gates check`: a hole in what is required fails, and the same cases are drawn for the same model."""
+        """As in `gates check`: a missing requirement fails, and seed and model are those of the project."""
         mine.path.joinpath("mine.py").write_text(RIGHT if "require" in settings else WRONG)
         mine.path.joinpath("pyproject.toml").write_text(f"[tool.gates]\n{settings}\n")
         select = "--gates-select=packing.truncates-only-by-name" if "require" in settings else SELECT
         result = mine.runpytest(*LOADED, "--gates", "--gates-subject=./mine.py", select, "--gates-quick", *options)
         assert result.ret != 0
-        assert words in result.stdout.str() + result.stderr.str()
+        assert message in result.stdout.str() + result.stderr.str()
 
-    def test_a_requirement_of_the_project_fails_what_was_not_judged(self, mine: pytest.Pytester) -> None:
-        """As in `gates check`: a library that does not import must not turn the step green by skips."""
+    def test_a_required_subject_must_be_judged(self, mine: pytest.Pytester) -> None:
+        """As in `gates check`: a library that cannot be imported must not turn CI green by skips."""
         mine.path.joinpath("mine.py").write_text("import no_such_library\nOPS = {}\n")
         assert mine.runpytest(*LOADED, *MINE).ret == 0
         mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine"]\n')
@@ -168,7 +168,7 @@ class TestOutcomes:
         result.stdout.fnmatch_lines(["required, but skipped: mine · *: ModuleNotFoundError: *'no_such_library'*"])
 
     def test_a_required_gate_must_be_judged(self, mine: pytest.Pytester) -> None:
-        """With gates named, what the subject lacks there fails too; a pass stays one."""
+        """A requirement with gates fails for unsupported cases too."""
         mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine:advantages"]\n')
         mine.runpytest(*LOADED, *MINE[:-1]).assert_outcomes(passed=7, failed=12)
 
@@ -193,8 +193,8 @@ class TestOutcomes:
         assert ("failed" in outcomes, "warnings" in outcomes or "warning" in outcomes) == (fails, not fails)
         assert ("GradeWarning: fragile: mine · " in result.stdout.str()) == (not fails)
 
-    def test_words_of_a_subject_are_shown_not_obeyed(self, mine: pytest.Pytester) -> None:
-        """An escape sequence in an error message reaches no terminal."""
+    def test_escape_sequences_of_a_subject_are_escaped(self, mine: pytest.Pytester) -> None:
+        """An escape sequence in an error message does not reach the terminal."""
         mine.path.joinpath("mine.py").write_text(
             RIGHT.replace("groups = ", "raise ValueError('\\x1b[2J')\n    groups = ")
         )
@@ -202,8 +202,8 @@ class TestOutcomes:
         assert "\x1b" not in result.stdout.str()
         result.stdout.fnmatch_lines(["*\\u001b*"])
 
-    def test_an_error_of_the_judge_is_a_failure(self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A gate that raises is our fault, and no pass."""
+    def test_an_error_in_a_gate_is_a_failure(self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A gate that raises is a fault of Gates, not a pass."""
         mine.makeconftest(
             """
             import dataclasses, pytest
@@ -220,10 +220,10 @@ class TestOutcomes:
         assert result.ret == 1
         result.stdout.fnmatch_lines(["*ERROR mine · *: the gate raised RuntimeError: our own fault*"])
 
-    def test_code_of_another_checkout_ends_the_session(
+    def test_workers_of_another_checkout_end_the_session(
         self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A configuration error while judging is one sentence and pytest's exit code for wrong usage."""
+        """A configuration error while judging is one sentence with pytest's exit code for usage errors."""
 
         def refuse(self: SubjectWorkers, planned: PlannedCase) -> Judged:
             raise ConfigurationError("judge and subject must be of one checkout")
@@ -237,7 +237,7 @@ class TestOutcomes:
     def test_an_absent_subject_is_skipped_with_its_remedy(
         self, mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A peer without an environment is a skip that says what brings it."""
+        """A peer without an environment is skipped with the command that installs it."""
         monkeypatch.setenv("GATES_CACHE_DIR", str(mine.path / "empty"))
         result = mine.runpytest_subprocess(
             *LOADED,
@@ -255,19 +255,19 @@ class TestOutcomes:
         """Each number beside its limit is a property of the test case."""
         mine.path.joinpath("mine.py").write_text(WRONG)
         mine.runpytest(*LOADED, *MINE, "--junitxml=junit.xml", "-k", "solved-alike")
-        case = next(iter(ET.parse(mine.path / "junit.xml").iter("testcase")))  # noqa: S314  pytest wrote it just now
-        found = {p.get("name"): p.get("value") for p in case.iter("property")}
+        case = next(iter(ET.parse(mine.path / "junit.xml").iter("testcase")))  # noqa: S314  written by pytest in this test
+        properties = {p.get("name"): p.get("value") for p in case.iter("property")}
         assert case.get("classname") == "gates.mine"
         assert str(case.get("name")).startswith("advantages.constant-group-is-zero[")
-        assert (found["status"], found["cause"]) == ("wrong", "bound")
-        claims = [value for name, value in found.items() if str(name).startswith("claim: ")]
+        assert (properties["status"], properties["cause"]) == ("wrong", "bound")
+        claims = [value for name, value in properties.items() if str(name).startswith("claim: ")]
         assert [value for value in claims if " <= 1.0 does not hold (at [" in str(value)]
         failure = case.find("failure")
         assert failure is not None
         assert str(failure.text).startswith("WRONG mine · ")
 
     def test_a_failure_of_pytest_itself_ends_the_worker(self, mine: pytest.Pytester) -> None:
-        """After pytest's own timeout in the middle of a call, the next item is judged by a fresh worker, and right."""
+        """After a timeout in the middle of a call, a fresh worker judges the next item correctly."""
         slow = RIGHT.replace(
             "    groups =",
             "    import time, pathlib\n    if not pathlib.Path('/MARK').exists():\n"
@@ -283,7 +283,7 @@ class TestOutcomes:
 
 
 class TestSettings:
-    """Where an option is silent, `[tool.gates]` speaks."""
+    """Without an option `[tool.gates]` applies."""
 
     SHOW = """
         import pytest
@@ -305,8 +305,8 @@ class TestSettings:
         result = mine.runpytest(*LOADED, *MINE, *option, "--collect-only", "-s")
         assert f"OPTIONS {seed} {model.resolve()} True" in result.outlines
 
-    def test_a_model_that_is_not_there_is_one_sentence(self, mine: pytest.Pytester) -> None:
-        """Pytest's usage error names where it was said."""
+    def test_a_missing_model_is_one_sentence(self, mine: pytest.Pytester) -> None:
+        """Pytest's usage error names the setting."""
         mine.makepyprojecttoml('[tool.gates]\nmodel = "./none"\n')
         result = mine.runpytest(*LOADED, *MINE)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -316,35 +316,35 @@ class TestSettings:
 class TestChoosing:
     """Pytest's own options act on the items."""
 
-    def test_k_chooses_by_name(self, mine: pytest.Pytester) -> None:
+    def test_k_selects_by_name(self, mine: pytest.Pytester) -> None:
         """`-k` sees gate and case."""
         everything = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q")
         chosen = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q", "-k", "constant-group and float32")
         assert ids(chosen) == [name for name in ids(everything) if "float32" in name]
         assert 0 < len(ids(chosen)) < len(ids(everything))
 
-    def test_an_id_on_the_command_line_is_told_as_a_k(self, mine: pytest.Pytester) -> None:
-        """What a failing item's line shows is copied and pasted; what is said then chooses that item."""
+    def test_an_id_on_the_command_line_suggests_a_k_expression(self, mine: pytest.Pytester) -> None:
+        """The suggested expression selects the item whose id was pasted."""
         first = ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q"))[0]
         result = mine.runpytest(*LOADED, *MINE, first)
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         (line,) = (line for line in result.errlines if "is no path" in line)
-        words = line.partition("choose it by -k '")[2].rstrip("'")
-        assert ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q", "-k", words)) == [first]
+        expression = line.partition("choose it by -k '")[2].rstrip("'")
+        assert ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q", "-k", expression)) == [first]
 
-    def test_m_chooses_by_marker(self, mine: pytest.Pytester) -> None:
+    def test_m_selects_by_marker(self, mine: pytest.Pytester) -> None:
         """`-m gates` leaves the items, `-m "not gates"` everything else."""
         result = mine.runpytest(*LOADED, *MINE, "test_own.py", "-m", "not gates", "--strict-markers")
         result.assert_outcomes(passed=1, deselected=len(ids(mine.runpytest(*LOADED, *MINE, "--collect-only", "-q"))))
 
-    def test_x_stops_at_the_first(self, mine: pytest.Pytester) -> None:
+    def test_x_stops_at_the_first_failure(self, mine: pytest.Pytester) -> None:
         """One failure, and no further item."""
         mine.path.joinpath("mine.py").write_text(WRONG)
         result = mine.runpytest(*LOADED, *MINE[:-1], "-x")
         assert result.parseoutcomes()["failed"] == 1
 
     def test_lf_runs_the_last_failures(self, mine: pytest.Pytester) -> None:
-        """Of the first run's items only those that failed; mended, they pass."""
+        """Only the items that failed run again; with the bug fixed they pass."""
         mine.path.joinpath("mine.py").write_text(WRONG)
         first = mine.runpytest(*LOADED, *MINE[:-1], "-W", "default").parseoutcomes()
         assert {name: first[name] for name in ("failed", "passed", "skipped")} == {
@@ -357,14 +357,14 @@ class TestChoosing:
         again.assert_outcomes(passed=2, deselected=17)
 
     def test_xdist_gives_the_same_verdicts(self, mine: pytest.Pytester) -> None:
-        """With two processes, each with workers of its own, the counts and the failing ids are those of one."""
+        """Counts and failing ids are the same with one process and with two."""
         mine.path.joinpath("mine.py").write_text(WRONG)
         options = (*LOADED, *MINE[:-1], "-rf", "-W", "default")
         alone = mine.runpytest(*options)
         both = mine.runpytest_subprocess(*options, "-n", "2")
         assert failures(both) == failures(alone) != []
-        one, two = alone.parseoutcomes(), both.parseoutcomes()
-        assert {k: one[k] for k in one if k != "seconds"} == {k: two[k] for k in two if k != "seconds"}
+        serial, parallel = alone.parseoutcomes(), both.parseoutcomes()
+        assert {k: serial[k] for k in serial if k != "seconds"} == {k: parallel[k] for k in parallel if k != "seconds"}
 
 
 def failures(result: pytest.RunResult) -> list[str]:
@@ -372,7 +372,7 @@ def failures(result: pytest.RunResult) -> list[str]:
 
 
 class TestCost:
-    """What the plugin costs those who do not use it."""
+    """The plugin's cost for sessions without `--gates`."""
 
     MODULES = """
         import json, sys
@@ -381,13 +381,13 @@ class TestCost:
             print("LOADED", json.dumps(sorted(loaded)))
     """
 
-    @pytest.mark.parametrize("words", [{"gates"}, {"numpy", "pydantic", "rich", "typer", "reference", "rlkernels"}])
-    def test_without_the_option_nothing_is_imported(self, pytester: pytest.Pytester, words: set[str]) -> None:
-        """Of Gates only the plugin's own small file is loaded, and none of its libraries."""
-        pytester.makepyfile(self.MODULES.replace("{words}", repr(sorted(words))))
+    @pytest.mark.parametrize("modules", [{"gates"}, {"numpy", "pydantic", "rich", "typer", "reference", "rlkernels"}])
+    def test_without_the_option_nothing_is_imported(self, pytester: pytest.Pytester, modules: set[str]) -> None:
+        """Only the plugin's own file is imported, and no library."""
+        pytester.makepyfile(self.MODULES.replace("{words}", repr(sorted(modules))))
         result = pytester.runpytest_subprocess(*LOADED, "-s", "-p", "no:hypothesispytest")
         (line,) = (line for line in result.outlines if "LOADED" in line)
-        wanted = ["gates", "gates.pytest", "gates.pytest.plugin"] if words == {"gates"} else []
+        wanted = ["gates", "gates.pytest", "gates.pytest.plugin"] if modules == {"gates"} else []
         assert json.loads(line.partition("LOADED")[2].strip(" .")) == wanted
 
     def test_the_workers_end_with_the_session(self, mine: pytest.Pytester) -> None:
@@ -410,7 +410,7 @@ class TestCost:
         assert "LEFT 1 []" in result.outlines
 
 
-def test_what_the_machine_refuses_ends_the_session(mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_ends_the_session(mine: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """One sentence instead of a traceback for each item, and pytest's exit code for an internal error."""
 
     def full(*_: object, **__: object) -> None:
@@ -419,5 +419,5 @@ def test_what_the_machine_refuses_ends_the_session(mine: pytest.Pytester, monkey
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     result = mine.runpytest(*LOADED, *MINE)
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
-    said = result.stdout.str() + result.stderr.str()
-    assert "--gates: cannot start mine: Too many open files; raise the limit" in said
+    output = result.stdout.str() + result.stderr.str()
+    assert "--gates: cannot start mine: Too many open files; raise the limit" in output

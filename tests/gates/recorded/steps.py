@@ -1,4 +1,4 @@
-"""Recorded steps for tests: those of examples/recorded_steps/make_step.py, written with what a test changes."""
+"""Recorded steps for tests: the step of examples/recorded_steps/make_step.py with changes."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def write(
     mistake: str = "none",
     without: tuple[str, ...] = (),
 ) -> Path:
-    """Write the example's step with other tensors and settings; `without` leaves some of either out."""
-    found = {**EXAMPLE.recorded(mistake), **(tensors or {})}
-    words = {**SETTINGS, **(settings or {})}
+    """Write the example's step with changed tensors and settings, and without some of either."""
+    arrays = {**EXAMPLE.recorded(mistake), **(tensors or {})}
+    metadata = {**SETTINGS, **(settings or {})}
     save_file(
-        {name: np.ascontiguousarray(x).reshape(np.shape(x)) for name, x in found.items() if name not in without},
+        {name: np.ascontiguousarray(x).reshape(np.shape(x)) for name, x in arrays.items() if name not in without},
         path,
-        {name: value for name, value in words.items() if name not in without},
+        {name: value for name, value in metadata.items() if name not in without},
     )
     return path
 
 
 def verdicts(path: Path) -> dict[str, Finding]:
-    """The findings by what they are of, without the variant of an op."""
-    return {one.quantity.partition("[")[0]: one for one in judged(path)[1]}
+    """Return the findings by quantity, without the variant of an op."""
+    return {finding.quantity.partition("[")[0]: finding for finding in judged(path)[1]}

@@ -1,4 +1,4 @@
-"""A file that is no recorded step is refused in one sentence, with the tensor or setting and the remedy."""
+"""An invalid file is refused with one sentence that names tensor or setting and the remedy."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gates.recorded.step import Step
 STEP = EXAMPLE.recorded("none")
 
 
-def changed(name: str, place: tuple[int, ...], value: float) -> dict[str, Any]:
-    """One tensor of the step with another number in one place."""
+def changed(name: str, index: tuple[int, ...], value: float) -> dict[str, Any]:
+    """Return one tensor of the step with one number changed."""
     array = STEP[name].copy() if STEP[name].dtype != bool else STEP[name].astype(np.int8)
-    array[place] = value
+    array[index] = value
     return {name: array}
 
 
-TENSORS = [  # what is written, what is left out, the sentence
+TENSORS = [  # tensors, omitted tensors, message
     ({"polcy": STEP["policy"]}, (), "tensor `polcy` is unknown; did you mean 'policy'?"),
     ({"old": STEP["old"][:, :-1]}, (), "tensor `old` has shape [16, 23], must be [16, 24] as `policy` has"),
     ({"rewards": STEP["rewards"][:-1]}, (), "tensor `rewards` has shape [15], must be [16]"),
@@ -73,43 +73,47 @@ SETTING = [
 
 
 class TestContradictions:
-    """Tensors and settings that do not fit."""
+    """Tensors and settings that contradict each other."""
 
-    @pytest.mark.parametrize(("tensors", "without", "words"), TENSORS, ids=[words for *_, words in TENSORS])
-    def test_a_tensor(self, tmp_path: Path, tensors: dict[str, Any], without: tuple[str, ...], words: str) -> None:
-        """The sentence names it."""
+    @pytest.mark.parametrize(("tensors", "without", "message"), TENSORS, ids=[message for *_, message in TENSORS])
+    def test_a_contradicting_tensor_is_refused(
+        self, tmp_path: Path, tensors: dict[str, Any], without: tuple[str, ...], message: str
+    ) -> None:
+        """The message names it."""
         path = write(tmp_path / "step.safetensors", tensors, without=without)
         with pytest.raises(ConfigurationError) as error:
             verdicts(path)
-        assert words in str(error.value)
+        assert message in str(error.value)
         assert str(error.value).startswith(str(path))
         assert "\n" not in str(error.value)
 
-    @pytest.mark.parametrize(("settings", "without", "words"), SETTING, ids=[words for *_, words in SETTING])
-    def test_a_setting(self, tmp_path: Path, settings: dict[str, str], without: tuple[str, ...], words: str) -> None:
-        """As for a tensor."""
+    @pytest.mark.parametrize(("settings", "without", "message"), SETTING, ids=[message for *_, message in SETTING])
+    def test_a_contradicting_setting_is_refused(
+        self, tmp_path: Path, settings: dict[str, str], without: tuple[str, ...], message: str
+    ) -> None:
+        """The message names it."""
         path = write(tmp_path / "step.safetensors", settings=settings, without=without)
         with pytest.raises(ConfigurationError) as error:
             verdicts(path)
-        assert words in str(error.value)
+        assert message in str(error.value)
         assert str(error.value).startswith(str(path))
 
-    def test_both_ways_to_give_prompts(self, tmp_path: Path) -> None:
-        """One of them is left out."""
+    def test_groups_and_group_size_exclude_each_other(self, tmp_path: Path) -> None:
+        """The message asks to leave one out."""
         path = write(tmp_path / "step.safetensors", {"groups": np.repeat(np.arange(4), 4)})
         with pytest.raises(ConfigurationError, match="`group_size` and tensor `groups` are both given"):
             open_step(path)
 
-    def test_the_metadata_of_other_libraries_are_not_read(self, tmp_path: Path) -> None:
-        """`format`, as torch's and transformers' writers leave it."""
+    def test_format_in_the_metadata_is_ignored(self, tmp_path: Path) -> None:
+        """Writers of torch and transformers add `format`."""
         assert open_step(write(tmp_path / "step.safetensors", settings={"format": "pt"})).rows == 16
 
 
 class TestDamage:
-    """Files that are no safetensors files, or no files."""
+    """Damaged files, and paths that are not files."""
 
-    def test_torn(self, tmp_path: Path) -> None:
-        """At any length."""
+    def test_a_truncated_file_is_refused(self, tmp_path: Path) -> None:
+        """Truncated at any length."""
         whole = write(tmp_path / "step.safetensors").read_bytes()
         for length in (0, 4, 200, len(whole) // 2, len(whole) - 1):
             path = tmp_path / "torn.safetensors"
@@ -117,8 +121,8 @@ class TestDamage:
             with pytest.raises(ConfigurationError, match="is torn or no safetensors file"):
                 open_step(path)
 
-    def test_a_header_that_claims_more_than_there_is(self, tmp_path: Path) -> None:
-        """Nothing of that size is reserved."""
+    def test_a_header_larger_than_the_file_is_refused(self, tmp_path: Path) -> None:
+        """No memory of that size is allocated."""
         header = {"policy": {"dtype": "F32", "shape": [1 << 40, 1 << 20], "data_offsets": [0, 1 << 62]}}
         text = json.dumps(header).encode()
         path = tmp_path / "huge.safetensors"
@@ -126,26 +130,26 @@ class TestDamage:
         with pytest.raises(ConfigurationError, match="is torn or no safetensors file"):
             open_step(path)
 
-    def test_rows_that_are_too_wide(self, tmp_path: Path) -> None:
+    def test_too_wide_rows_are_refused(self, tmp_path: Path) -> None:
         """A row is read at once."""
         path = tmp_path / "wide.safetensors"
         save_file({"policy": np.zeros((1, WIDEST + 1), np.float32)}, path, {"recorded_step": "1"})
         with pytest.raises(ConfigurationError, match=r"must have at most \d+ of 262144: record a part"):
             open_step(path)
 
-    def test_a_pickle(self, tmp_path: Path) -> None:
-        """Nothing is loaded."""
+    def test_a_pickle_is_not_loaded(self, tmp_path: Path) -> None:
+        """Its code does not run."""
         path = tmp_path / "step.pt"
         path.write_bytes(b"\x80\x04cos\nsystem\n(S'touch owned'\ntR.")
         with pytest.raises(ConfigurationError, match="no safetensors file"):
             open_step(path)
         assert not Path("owned").exists()
 
-    def test_what_is_no_file(self, tmp_path: Path) -> None:
-        """A folder, a pipe, nothing; a link to a file is that file."""
+    def test_only_regular_files_are_read(self, tmp_path: Path) -> None:
+        """Folders, pipes and missing files are refused; a link is followed."""
         os.mkfifo(tmp_path / "pipe")
-        for name, words in ((".", "is no regular file"), ("pipe", "is no regular file"), ("none", "No such file")):
-            with pytest.raises(ConfigurationError, match=words):
+        for name, message in ((".", "is no regular file"), ("pipe", "is no regular file"), ("none", "No such file")):
+            with pytest.raises(ConfigurationError, match=message):
                 open_step(tmp_path / name)
         write(tmp_path / "step.safetensors")
         (tmp_path / "link").symlink_to("step.safetensors")
@@ -153,24 +157,24 @@ class TestDamage:
 
 
 class TestGroups:
-    """Rows of prompts."""
+    """Groups of rows with one prompt."""
 
-    def test_ids_in_any_order(self, tmp_path: Path) -> None:
-        """Rows of a prompt need not stand together."""
+    def test_rows_of_a_prompt_may_be_scattered(self, tmp_path: Path) -> None:
+        """Rows of a prompt need not be contiguous."""
         ids = np.arange(16) % 4
         step = Step(open_step(write(tmp_path / "step.safetensors", {"groups": ids}, without=("group_size",))))
         assert step.group_size is None
         assert step.groups is not None
         assert [ids[row].tolist() for row in step.groups] == [[k] * 4 for k in range(4)]
 
-    def test_prompts_of_several_sizes(self, tmp_path: Path) -> None:
-        """A smaller one is filled up."""
+    def test_prompts_may_have_different_sizes(self, tmp_path: Path) -> None:
+        """Smaller groups are padded."""
         ids = np.array([7] * 3 + [9] * 13)
         step = Step(open_step(write(tmp_path / "step.safetensors", {"groups": ids}, without=("group_size",))))
         assert step.groups is not None
         assert step.groups[0].tolist() == [0, 1, 2, *[-1] * 10]
 
 
-def test_the_settings_of_the_example_are_known() -> None:
-    """Each of them is read."""
+def test_the_settings_of_the_example_are_parsed() -> None:
+    """Every setting has a value."""
     assert set(SETTINGS) - {"recorded_step"} <= set(fields.SETTINGS)

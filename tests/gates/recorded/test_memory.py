@@ -1,4 +1,4 @@
-"""A recorded step is read by rows: its size does not decide the memory that is taken."""
+"""A recorded step is read by rows, so memory does not grow with the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, *(one.status f
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss counts bytes elsewhere")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """A file of 1.4 GB, most of it padding that is a hole on the disk, takes less than 500 MB."""
+    """A file of 1.4 GB, most of it sparse padding, takes less than 500 MB."""
     path = tmp_path / "large.safetensors"
     sparse(path, rows=4096, width=16384, tokens=64)
     assert path.stat().st_size > 1.3e9
@@ -38,7 +38,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def sparse(path: Path, rows: int, width: int, tokens: int) -> None:
-    """Write a step of zeros whose file has holes where its zeros are; each row has some tokens."""
+    """Write a sparse file of a step of zeros with some tokens in each row."""
     wide = {name: ("F32", [rows, width], 4) for name in ("policy", "old", "sampling", "gradient", "reference")}
     shapes = {**wide, "mask": ("BOOL", [rows, width], 1), "advantages": ("F32", [rows], 4), "loss": ("F32", [], 4)}
     settings = {"recorded_step": "1", "algorithm": "grpo", "epsilon_low": "0.2", "epsilon_high": "0.2"}

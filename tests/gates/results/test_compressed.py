@@ -1,4 +1,4 @@
-"""Recorded runs are kept as gzip: the same records, and one sentence for a file that is cut or none."""
+"""Recorded runs are kept as gzip: the same records, and one sentence for a damaged file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CELL = ("g.one", "s", "c")
 
 @pytest.fixture
 def packed(tmp_path: Path) -> Path:
-    """A run of one verdict, compressed."""
+    """Write a compressed run of one verdict."""
     writer = Writer(tmp_path / "run.jsonl")
     for record in whole([CELL], header([CELL])):
         writer.write(record)
@@ -26,15 +26,15 @@ def packed(tmp_path: Path) -> Path:
     return compress(tmp_path / "run.jsonl")
 
 
-def test_the_records_are_the_same_and_the_text_is_gone(packed: Path) -> None:
-    """What is read from it is what was written."""
+def test_compression_keeps_the_records(packed: Path) -> None:
+    """The records are equal and the uncompressed file is removed."""
     assert packed.name == "run.jsonl.gz"
     assert [path.name for path in packed.parent.iterdir()] == ["run.jsonl.gz"]
     assert len(read(packed).verdicts) == 1
 
 
 def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None:
-    """No time stands in it, so recording again gives no diff."""
+    """The gzip header has no time stamp."""
     before = packed.read_bytes()
     again = tmp_path / "again.jsonl"
     again.write_bytes(gzip.decompress(before))
@@ -43,14 +43,14 @@ def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"{}\n" + data], ids=["cut", "no-gzip"])
 def test_a_damaged_file_is_one_sentence(packed: Path, damage: object) -> None:
-    """Naming the file."""
+    """The message names the file."""
     packed.write_bytes(damage(packed.read_bytes()))  # type: ignore[operator]
     with pytest.raises(ConfigurationError, match=r"run\.jsonl\.gz: is not gzip to its end"):
         read(packed)
 
 
 def test_a_recorded_check_ends_compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its path is the last line on the error output."""
+    """Its path is the last line on standard error."""
     monkeypatch.chdir(tmp_path)
     done = CliRunner().invoke(app, ["check", "kl.k1", "--quick", "--subject", "numpy", "--record", "--jobs", "1"])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,4 @@
-"""Others' words in markdown: read as they are written, obeyed by nothing, as an independent parser sees them."""
+"""Untrusted text in markdown is rendered literally by an independent parser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt  # rich brings it
+from markdown_it import MarkdownIt  # a dependency of rich
 
 from gates.results.escape import OBEYED, code, in_table, one_line, visible
 
@@ -18,8 +18,8 @@ NASTY = st.lists(
 ).map("".join)
 
 
-def seen(markdown: str) -> tuple[str, set[str]]:
-    """Return what a reader sees of one paragraph, and which kinds of markup it has."""
+def rendering(markdown: str) -> tuple[str, set[str]]:
+    """Return the rendered text of one paragraph, and the kinds of markup in it."""
     _, inline, _ = PARSER.parse(markdown)
     children = inline.children or []
     return "".join(child.content for child in children), {child.type for child in children} - {"text", "text_special"}
@@ -29,11 +29,11 @@ def seen(markdown: str) -> tuple[str, set[str]]:
 @example("__init__ and _x_ and a_b")
 @example("![x](http://x/y.png) [a](b) <img src=x onerror=y> &amp; \\* `code` **b** ~~s~~")
 @example("$x^2$ <!-- --> </details>")
-def test_words_are_no_markup(text: str) -> None:
-    """No link, image, emphasis, code or HTML comes of them, and every character is seen."""
-    words, kinds = seen(f"x {in_table(text)} y")
+def test_text_is_not_markup(text: str) -> None:
+    """It becomes no link, image, emphasis, code or HTML, and every character is shown."""
+    rendered, kinds = rendering(f"x {in_table(text)} y")
     assert kinds <= set()
-    assert words.split() == f"x {one_line(text)} y".split()
+    assert rendered.split() == f"x {one_line(text)} y".split()
 
 
 @given(NASTY)
@@ -41,41 +41,41 @@ def test_words_are_no_markup(text: str) -> None:
 @example("# title")
 @example("> quote")
 @example(" > quote")
-def test_words_start_no_block(text: str) -> None:
-    """In a line of a list they are text of that line, never a list, a heading or a quotation in it."""
+def test_text_starts_no_block(text: str) -> None:
+    """In a list item it stays text, never a nested list, heading or quotation."""
     kinds = {token.type for token in PARSER.parse(f"- {in_table(text)}")}
     blocks = ("heading", "blockquote", "fence", "html_block", "hr", "link", "image")
     assert not [kind for kind in kinds if kind.startswith(blocks)]
 
 
 @given(NASTY)
-def test_words_do_not_end_a_cell(text: str) -> None:
-    """A row of three cells stays one, whatever the middle one holds, as words or as code."""
+def test_text_does_not_end_a_cell(text: str) -> None:
+    """A row of three cells keeps three cells, with text or code in the middle."""
     for middle in (in_table(text), code(text, cell=True)):
         table = PARSER.parse(f"|a|b|c|\n|---|---|---|\n| 1 | {middle} | 3 |\n")
-        cells = [table[place + 1].content for place, token in enumerate(table) if token.type == "td_open"]
+        cells = [table[position + 1].content for position, token in enumerate(table) if token.type == "td_open"]
         assert (len(cells), cells[0], cells[2]) == (3, "1", "3")
 
 
 @given(NASTY.filter(lambda text: text.strip()))
-def test_code_is_seen_whole(text: str) -> None:
-    """However many backticks it has, it is one piece of code with all of its characters."""
-    words, kinds = seen(f"x {code(text)} y")
+def test_code_is_rendered_unchanged(text: str) -> None:
+    """With any backticks it is one code span with all characters."""
+    rendered, kinds = rendering(f"x {code(text)} y")
     assert kinds == {"code_inline"}
-    assert words.split() == f"x {one_line(text)} y".split()
+    assert rendered.split() == f"x {one_line(text)} y".split()
 
 
 @pytest.mark.parametrize(
     "text", ["must be <= 17.5 (at [0, 1]: got nan)", "loss.dr-grpo", "-inf", "a < b & c", "kv_heads 1"]
 )
-def test_plain_words_stay_plain(text: str) -> None:
-    """What no parser would take for markup is not escaped: the file is read as text too."""
+def test_plain_text_is_not_escaped(text: str) -> None:
+    """Text that no parser takes for markup stays readable in the source."""
     assert not re.search(r"\\", in_table(text))
 
 
-def test_every_character_that_is_obeyed_is_written_out() -> None:
-    """Alone, and in front of a newline: none of them passes for printable."""
+def test_every_control_character_is_escaped() -> None:
+    """Alone and in front of a newline."""
     obeyed = [character for character in map(chr, range(sys.maxunicode + 1)) if OBEYED.match(character)]
-    assert len(obeyed) > 2048 + 64  # the halves of pairs, and C0, DEL and C1
+    assert len(obeyed) > 2048 + 64  # surrogates, and C0, DEL and C1
     for character in obeyed:
         assert visible(character) == visible(f"{character}\n")[:-1] == f"\\u{ord(character):04x}"

@@ -1,4 +1,4 @@
-"""Results files that nobody of us wrote: each is one sentence and exit code 2, or a result that is documented."""
+"""Results files from untrusted sources: one sentence and exit code 2, or a documented result."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Change = Callable[[list[Line]], object]
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
-    """The lines of a complete run, as the command WHAT would write them here: header, six verdicts, summary."""
+    """Return the lines of a complete run: header, six verdicts, summary."""
     registry = load()
     gates = registry.select(("philox.known-answers", "preference.simpo"))
     options = Options(jobs=1, threads=setup.threads(1), quick=True)
@@ -44,9 +44,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """A command in this process, as its user would type it: exit code, stdout, stderr."""
-    monkeypatch.setattr(sys, "argv", ["gates", *words])
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Run a command in this process and return exit code, stdout and stderr."""
+    monkeypatch.setattr(sys, "argv", ["gates", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     out, err = capsys.readouterr()
@@ -121,7 +121,7 @@ FILES: dict[str, tuple[Callable[[Path, bytes], Path], str]] = {
 
 
 def put(line: int, **fields: Any) -> Change:
-    """Set fields of one line; None takes a field away."""
+    """Set fields of one line; None removes a field."""
 
     def change(lines: list[Line]) -> None:
         for name, value in fields.items():
@@ -199,9 +199,9 @@ def commands(path: Path) -> dict[str, list[str]]:
 
 @pytest.fixture
 def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[Path, str], None]:
-    """Hold every command that reads results to one sentence and exit code 2; the file stays as it is."""
+    """Require one sentence and exit code 2 of every command that reads results, and an unchanged file."""
 
-    def hold(path: Path, words: str) -> None:
+    def hold(path: Path, message: str) -> None:
         before = path.read_bytes() if path.is_file() else None
         for words_of in commands(path).values():
             code, out, err = run(monkeypatch, capsys, *words_of)
@@ -209,7 +209,7 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             assert len(err.splitlines()) == 1
             assert len(err) < 1000
             assert err.startswith("gates: ")
-            assert re.search(words, err), err
+            assert re.search(message, err), err
         assert (path.read_bytes() if path.is_file() else None) == before
         assert not (path.parent / "merged.jsonl").exists()
 
@@ -217,31 +217,35 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_no_results_file(tmp_path: Path, whole: list[Line], refused: Callable[..., None], name: str) -> None:
-    """Report, merge and resume refuse it in one sentence with the path, and touch nothing."""
-    make, words = FILES[name]
-    refused(make(tmp_path / "r.jsonl", text(whole)), words)
+def test_other_files_are_refused(tmp_path: Path, whole: list[Line], refused: Callable[..., None], name: str) -> None:
+    """Report, merge and resume refuse the file with one sentence that has the path."""
+    make, message = FILES[name]
+    refused(make(tmp_path / "r.jsonl", text(whole)), message)
 
 
 @pytest.mark.parametrize("name", LINES)
-def test_lines_that_no_run_writes(tmp_path: Path, whole: list[Line], refused: Callable[..., None], name: str) -> None:
-    """Report, merge and resume refuse a file of records that contradict the format or each other, with the line."""
-    change, words = LINES[name]
+def test_contradicting_lines_are_refused(
+    tmp_path: Path, whole: list[Line], refused: Callable[..., None], name: str
+) -> None:
+    """Records that contradict the format or each other are refused with the line."""
+    change, message = LINES[name]
     lines = json.loads(json.dumps(whole))
     change(lines)
-    refused(raw(tmp_path / "r.jsonl", text(lines)), words)
+    refused(raw(tmp_path / "r.jsonl", text(lines)), message)
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
-def test_numbers_that_are_no_json(tmp_path: Path, whole: list[Line], refused: Callable[..., None], word: str) -> None:
-    """A bare NaN or Infinity, which Python's own writer makes, is refused."""
+def test_bare_nan_and_infinity_are_refused(
+    tmp_path: Path, whole: list[Line], refused: Callable[..., None], word: str
+) -> None:
+    """Python's JSON writer produces them, but they are not JSON."""
     lines = json.loads(json.dumps(whole))
     lines[1]["seconds"] = float(word)
     refused(raw(tmp_path / "r.jsonl", text(lines)), f"{word} is no JSON")
 
 
 @pytest.mark.parametrize(
-    ("change", "codes", "words"),
+    ("change", "codes", "message"),
     [
         (lambda lines: None, (0, 0, 0), "5 correct, 1 unsupported; exit code 0"),
         (evidence(observed="nan", holds=False), (0, 0, 0), "5 correct"),
@@ -252,28 +256,28 @@ def test_numbers_that_are_no_json(tmp_path: Path, whole: list[Line], refused: Ca
     ],
     ids=["untouched", "nan", "infinity", "no summary", "incomplete", "header only"],
 )
-def test_what_is_documented(
+def test_documented_files_are_accepted(
     tmp_path: Path,
     whole: list[Line],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     change: Change,
     codes: tuple[int, int, int],
-    words: str,
+    message: str,
 ) -> None:
-    """A whole file is read, through a link too; an incomplete one is reported as such, not merged, and resumed."""
+    """Complete files are read, also through a link; incomplete ones are reported and resumed, but not merged."""
     lines = json.loads(json.dumps(whole))
     change(lines)
     data = text(lines)
     file = raw(tmp_path / "real.jsonl", data + (b'{"torn' if codes[1] else b""))
     path = link(tmp_path / "r.jsonl", file)
-    found = [run(monkeypatch, capsys, *command) for command in commands(path).values()]
-    assert tuple(code for code, _, _ in found) == codes, found
-    assert words in found[0][1]
-    assert not any("Traceback" in err for _, _, err in found)
+    outcomes = [run(monkeypatch, capsys, *command) for command in commands(path).values()]
+    assert tuple(code for code, _, _ in outcomes) == codes, outcomes
+    assert message in outcomes[0][1]
+    assert not any("Traceback" in err for _, _, err in outcomes)
     assert file.read_bytes().startswith(data)
 
 
-def test_there_are_many() -> None:
-    """The tables have not shrunk."""
+def test_the_tables_are_not_empty() -> None:
+    """The tables keep their size."""
     assert len(FILES) + len(LINES) >= 40

@@ -1,4 +1,4 @@
-"""What the header of a results file says of the checkout: what git did not say is not known, and never `clean`."""
+"""The checkout in the header of a results file: unknown without git's answer, never `clean`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ HEAD = "c" * 40
     ],
     ids=["clean", "dirty", "too slow", "refused"],
 )
-def test_a_checkout_that_git_does_not_tell_of_is_not_clean(
+def test_a_checkout_without_git_status_is_not_clean(
     monkeypatch: pytest.MonkeyPatch, status: str | Exception, wanted: tuple[str, bool | None]
 ) -> None:
-    """A `git status` that fails or takes too long says nothing of what differs."""
+    """If `git status` fails or takes too long, the state is unknown."""
 
     def run(command: Sequence[str], *, check: bool = False, **rest: Any) -> Any:
         answer = f"{HEAD}\n" if "rev-parse" in command else status
@@ -43,8 +43,8 @@ def test_a_checkout_that_git_does_not_tell_of_is_not_clean(
     assert machine.commit.__wrapped__() == wanted
 
 
-def test_a_checkout_without_a_commit_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`git rev-parse HEAD` prints HEAD and fails where there is no commit yet: that is no commit."""
+def test_a_checkout_without_a_commit_has_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`git rev-parse HEAD` prints HEAD and fails if there is no commit yet."""
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.setattr(machine, "__file__", str(tmp_path / "gates" / "machine.py"))
     assert machine.commit.__wrapped__() == (None, None)

@@ -36,15 +36,15 @@ def old(path: Path) -> Path:
 
 
 def test_a_pass_is_correct_and_a_failure_wrong(tmp_path: Path) -> None:
-    """The definitions are those of the time; a report grades each op, or the gate where it is unknown."""
+    """The definitions keep their version; a report grades each op, or an unknown gate."""
     run = read(old(tmp_path / "old.jsonl"))
     assert [v.status for v in run.verdicts] == ["correct", "wrong", "unsupported"]
     assert (run.header.definitions, run.header.format, run.state) == ("1.1", 2, "complete")
     assert "1 wrong · 1 correct" in render("text", [run])
 
 
-def test_what_is_no_line_of_it_is_refused(tmp_path: Path) -> None:
-    """With its place, as in any other file."""
+def test_an_invalid_line_is_refused(tmp_path: Path) -> None:
+    """With its line, as in any other file."""
     path = old(tmp_path / "old.jsonl")
     path.write_text(path.read_text().replace('"kl.k3"', "7"))
     with pytest.raises(ConfigurationError, match=r"old.jsonl:1 is no record of Gates|old.jsonl:2 is no record"):

@@ -1,4 +1,4 @@
-"""Results files: valid up to wherever a run was killed, and what their readers say."""
+"""Results files are valid after a kill at any moment; errors name the line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def recorded(path: Path) -> bytes:
 
 
 class TestFile:
-    """What is written and read back."""
+    """Writing and reading."""
 
     def test_every_line_is_json_of_the_published_schema(self, tmp_path: Path) -> None:
         """Each line is strict JSON, NaN and infinity as strings, and validates against the published schema."""
@@ -69,12 +69,12 @@ class TestFile:
         evidence = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[1])["evidence"][0]
         assert (evidence["observed"], evidence["limit"]) == ("nan", "inf")
 
-    def test_the_published_schema_is_that_of_the_models(self) -> None:
+    def test_the_published_schema_is_current(self) -> None:
         """results/schema.json is what `gates report --schema` prints."""
         assert json.loads((ROOT / "results" / "schema.json").read_text()) == schema()
 
-    def test_a_cut_at_any_byte_leaves_what_was_whole(self, tmp_path: Path) -> None:
-        """However many bytes survive, the complete lines are read, and the reader says how far the run came."""
+    def test_a_truncated_file_keeps_its_complete_lines(self, tmp_path: Path) -> None:
+        """The complete lines are read, and the state says how far the run came."""
         data = recorded(tmp_path / "whole.jsonl")
         ends = [i + 1 for i, byte in enumerate(data) if byte == ord("\n")]
         cut = tmp_path / "cut.jsonl"
@@ -84,14 +84,14 @@ class TestFile:
                 with pytest.raises(ConfigurationError, match="no complete line"):
                     read(cut)
                 continue
-            found = read(cut)
+            results = read(cut)
             verdicts = sum(end <= size for end in ends[1:3])
-            assert len(found.verdicts) == verdicts
-            assert found.state == ("complete" if size == len(data) else f"incomplete: {verdicts} of 2")
-            assert f"| state | {found.state} |" in render([found])
+            assert len(results.verdicts) == verdicts
+            assert results.state == ("complete" if size == len(data) else f"incomplete: {verdicts} of 2")
+            assert f"| state | {results.state} |" in render([results])
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("text", "message"),
         [
             ("", "no complete line"),
             ("not json\n", "cut.jsonl:1 is no record"),
@@ -102,14 +102,14 @@ class TestFile:
         ],
         ids=["empty", "no json", "no fields", "no kind", "two headers", "no header"],
     )
-    def test_what_is_no_results_file_is_refused_with_its_line(self, tmp_path: Path, text: str, words: str) -> None:
-        """A file that is something else gets one sentence with the line."""
+    def test_another_file_is_refused_with_its_line(self, tmp_path: Path, text: str, message: str) -> None:
+        """The error is one sentence with the line."""
         (tmp_path / "cut.jsonl").write_text(text)
-        with pytest.raises(ConfigurationError, match=words):
+        with pytest.raises(ConfigurationError, match=message):
             read(tmp_path / "cut.jsonl")
 
-    def test_names_have_no_colon_and_do_not_collide(self) -> None:
-        """A thousand names of one second are a thousand names."""
+    def test_names_are_unique_and_have_no_colon(self) -> None:
+        """A thousand names of one second are distinct."""
         names = {file_name("check") for _ in range(1000)}
         assert len(names) == 1000
         assert not any(":" in name for name in names)
@@ -129,9 +129,9 @@ class TestFile:
 def test_a_stopped_run_leaves_valid_lines(tmp_path: Path, stop: signal.Signals, code: int) -> None:
     """A run stopped in the middle leaves complete lines; its reader says `incomplete: n of N`.
 
-    It is started as the background job of a script is, with SIGINT ignored: Ctrl-C reaches it all the same.
+    Like the background job of a script it starts with SIGINT ignored; Ctrl-C stops it nevertheless.
     """
-    long = ["kl", "advantages", "loss", "logprobs"]  # seconds: a machine may pause between the look and the signal
+    long = ["kl", "advantages", "loss", "logprobs"]  # takes seconds, since the machine may pause before the signal
     command = [sys.executable, "-m", "gates", "check", *long, "--subject", "numpy", "--jobs", "1"]
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited
     try:
@@ -150,24 +150,24 @@ def test_a_stopped_run_leaves_valid_lines(tmp_path: Path, stop: signal.Signals, 
         assert process.poll() is None
         time.sleep(0.002)
     os.kill(process.pid, stop)
-    _, words = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=30)
     assert process.returncode == code
     (file,) = tmp_path.glob("*.jsonl")
-    found = read(file)
-    assert found.state == f"incomplete: {len(found.verdicts)} of {found.header.planned}"
+    results = read(file)
+    assert results.state == f"incomplete: {len(results.verdicts)} of {results.header.planned}"
     if stop != signal.SIGKILL:
-        assert found.state in words
+        assert results.state in errors
 
 
-def test_numbers_are_compared_as_the_judge_does() -> None:
-    """What a reader checks of recorded evidence is what `Evidence.holds` says, of NaN too."""
+def test_evidence_is_checked_like_the_judge() -> None:
+    """A reader's check agrees with `Evidence.holds`, NaN included."""
     numbers = [math.nan, -math.inf, -1.0, -0.0, 0.0, 5e-324, 1.0, math.inf]
     for relation, a, b in itertools.product(RELATIONS, numbers, numbers):
         assert holds(a, relation, b) == Evidence("error", a, relation, b, "chosen by hand").holds, (a, relation, b)
     assert set(RELATIONS) == set(get_args(Relation))
 
 
-def test_what_is_no_number_in_json_is_a_text() -> None:
-    """A NaN in what a subject says of a model spoils no line."""
+def test_nan_is_written_as_text() -> None:
+    """A NaN in a subject's description of a model keeps the line valid."""
     line = as_line(ModelRecord(spec={"scale": math.nan, "sizes": [1, math.inf]}, hash="0"))
     assert json.loads(line)["spec"] == {"scale": "NaN", "sizes": [1, "Infinity"]}

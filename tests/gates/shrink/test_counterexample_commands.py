@@ -1,4 +1,4 @@
-"""From a failing check to a test in one's own repository, as a user goes."""
+"""From a failing check to a test in the user's repository."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ OPS = {"policy_loss": policy_loss}
 
 
 class TestCommands:
-    """From a failing check to a test in one's own repository."""
+    """From a failing check to a test in the user's repository."""
 
-    def test_a_failure_ends_as_a_test(self, tmp_path: Path) -> None:
+    def test_a_failure_becomes_a_test(self, tmp_path: Path) -> None:
         """`check` names the file, `replay` fails and then holds, and the emitted test needs no Gates."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
@@ -91,8 +91,8 @@ class TestCommands:
         refused = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
         assert (refused.returncode, "exists; name another" in refused.stderr) == (2, True)
 
-    def test_what_failed_before_a_kill_is_shrunk_after_resuming(self, tmp_path: Path) -> None:
-        """The resumed run has nothing left to judge, and shrinks the input that was not shrunk."""
+    def test_a_resumed_run_shrinks_earlier_failures(self, tmp_path: Path) -> None:
+        """A resumed run with nothing left to judge shrinks the remaining failures."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py"]
         assert gates(*command, "--out", "o", cwd=tmp_path).returncode == 1
@@ -110,8 +110,8 @@ class TestCommands:
         assert gates(*command, "--resume", str(results), cwd=tmp_path).returncode == 1
         assert results.read_bytes() == before
 
-    def test_a_claim_of_several_calls_is_judged_by_gates_again(self, tmp_path: Path) -> None:
-        """If no single output is compared, the test has the file beside it and runs the gate."""
+    def test_a_claim_about_several_calls_needs_gates(self, tmp_path: Path) -> None:
+        """If no single output is compared, the test runs the gate on the counterexample's file."""
         (tmp_path / "mine.py").write_text(POISONED)
         options = ["--quick", "--subject", "./mine.py", "--out", "o", "--fail-on", "fragile"]
         done = gates("check", "loss.padding-is-inert", *options, cwd=tmp_path)
@@ -123,8 +123,8 @@ class TestCommands:
         assert run_test(tmp_path / "test_bug.py") == 1
         assert run_test(tmp_path / "test_bug.py", "numpy") == 0
 
-    def test_a_failing_rollout_ends_as_a_test(self, tmp_path: Path) -> None:
-        """A model runs: the file holds what it is made from and a cut, and the emitted test judges it again."""
+    def test_a_failing_rollout_becomes_a_test(self, tmp_path: Path) -> None:
+        """The file holds the model's recipe and a cut, and the emitted test judges it again."""
         (tmp_path / "mine.py").write_text(DEAF)
         options = ["--quick", "--subject", "./mine.py", "--out", "o"]
         done = gates("check", "rollout.log-probs.match-definition", *options, cwd=tmp_path)
@@ -140,26 +140,26 @@ class TestCommands:
 
     @pytest.mark.slow
     def test_ctrl_c_ends_the_search_and_not_the_run(self, tmp_path: Path) -> None:
-        """The results are complete, and the failure is kept as small as it had become."""
+        """The results are complete, with the smallest failure so far."""
         (tmp_path / "mine.py").write_text(DEAF)
         options = ["rollout.log-probs.match-definition", "--quick", "--subject", "./mine.py", "--out", "o"]
         command = [sys.executable, "-m", "gates", "check", *options]
         with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, cwd=tmp_path) as process:
             assert process.stderr is not None
             assert process.stderr.readline().startswith("shrinking the failure")
-            time.sleep(0.5)  # into the search, which takes seconds
+            time.sleep(0.5)  # during the search, which takes seconds
             process.send_signal(signal.SIGINT)
-            said, _ = process.communicate(timeout=120)
+            errors, _ = process.communicate(timeout=120)
         assert process.returncode == 1
-        said = " ".join(said.split())
-        assert "when the search was ended" in said or "it was stopped before anything smaller was found" in said
+        errors = " ".join(errors.split())
+        assert "when the search was ended" in errors or "it was stopped before anything smaller was found" in errors
         (results,) = (tmp_path / "o").glob("*.jsonl")
         assert read_results(results).summary is not None
         assert gates("replay", str(next((tmp_path / "o").glob("*/*.safetensors"))), cwd=tmp_path).returncode == 1
 
     @pytest.mark.slow
     def test_a_timeout_is_not_shrunk(self, tmp_path: Path) -> None:
-        """With the reason, a file that fails again, and a test of it."""
+        """The output gives the reason; the file fails again, and so does its test."""
         (tmp_path / "mine.py").write_text(HANGS)
         options = ["--quick", "--subject", "./mine.py", "--out", "o"]
         done = gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
@@ -172,14 +172,14 @@ class TestCommands:
         assert "not shrunk" in test.read_text()
 
     def test_a_library_that_is_not_installed_is_reported(self, tmp_path: Path) -> None:
-        """The subject is skipped, and the line says which interpreter runs the file and what to do."""
+        """The subject is skipped, and the line names interpreter and remedy."""
         (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
         done = gates("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         assert done.returncode == 3
         assert f"{sys.executable} runs the file: install what it imports there" in " ".join(done.stdout.split())
 
     def test_the_command_to_replay_names_the_interpreter(self, tmp_path: Path) -> None:
-        """As it stands it runs, and so does the emitted test, which finds the subject beside itself."""
+        """The command runs unchanged, and so does the emitted test, which finds the subject in its folder."""
         (tmp_path / "mine.py").write_text(POISONED)
         python = ["--python", sys.executable]
         options = ["--quick", "--subject", "./mine.py", "--out", "o", "--fail-on", "fragile", *python]
@@ -223,8 +223,8 @@ class TestCommands:
         assert gates(*command, cwd=tmp_path).returncode == 1
         assert [path.suffix for path in (tmp_path / "o").iterdir()] == [".jsonl"]
 
-    def test_a_file_of_data_does_not_choose_what_runs(self, tmp_path: Path) -> None:
-        """A subject's file outside this folder has to be named, and no text of the file becomes code of the test."""
+    def test_a_data_file_does_not_choose_code(self, tmp_path: Path) -> None:
+        """A subject file outside this folder must be named, and no text of the file becomes code of the test."""
         (tmp_path / "here").mkdir()
         (tmp_path / "evil.py").write_text("open('ran', 'w')")
         name = 'x"""\nopen("ran", "w")\n"""'
@@ -238,7 +238,7 @@ class TestCommands:
         assert not list(tmp_path.rglob("ran"))
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             (["replay", "none"], "cannot read none"),
             (["replay", "c.safetensors"], "/nowhere/mine.py, does not exist here"),
@@ -252,12 +252,12 @@ class TestCommands:
         ],
         ids=["no file", "no subject", "nobody", "out alone", "no module", "no gate"],
     )
-    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], words: str) -> None:
+    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], message: str) -> None:
         """Exit code 2 and no traceback."""
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))
         write(tmp_path / "k.safetensors", changed(case="right-none-float64", inputs={"policy": np.zeros(2)}))
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 2
-        assert words in " ".join(done.stderr.split())
+        assert message in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr

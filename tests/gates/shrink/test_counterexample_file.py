@@ -1,4 +1,4 @@
-"""Files of counterexamples: reading returns what was written, and hostile files are refused."""
+"""Files of counterexamples: round trips, and refusal of hostile files."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ RECORDED = Path(__file__).resolve().parents[3] / "results" / "gates"
 
 
 class TestFile:
-    """Reading returns what was written; hostile files are refused."""
+    """Round trips, and refusal of hostile files."""
 
-    def test_it_comes_back_with_its_bits(self, tmp_path: Path) -> None:
-        """Arrays, nested ones, NaN and infinities included."""
+    def test_arrays_round_trip_bit_for_bit(self, tmp_path: Path) -> None:
+        """Nested arrays, NaN and infinities included."""
         write(tmp_path / "c.safetensors", SOME)
-        found = read(tmp_path / "c.safetensors")
-        assert found.inputs["policy"].tobytes() == SOME.inputs["policy"].tobytes()
-        assert found.inputs["rows"][0].tolist() == [0, 1]
-        assert found.inputs["rows"][1] is None
-        assert (found.inputs["beta"], found.inputs["on"]) == (float("inf"), True)
-        assert (found.gate, found.seed, found.finished, found.judged_beside) == (SOME.gate, 3, True, None)
+        restored = read(tmp_path / "c.safetensors")
+        assert restored.inputs["policy"].tobytes() == SOME.inputs["policy"].tobytes()
+        assert restored.inputs["rows"][0].tolist() == [0, 1]
+        assert restored.inputs["rows"][1] is None
+        assert (restored.inputs["beta"], restored.inputs["on"]) == (float("inf"), True)
+        assert (restored.gate, restored.seed, restored.finished, restored.judged_beside) == (SOME.gate, 3, True, None)
         assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
 
     @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int8", "uint64", "bool"])
-    def test_every_dtype_and_shape_comes_back(self, tmp_path: Path, dtype: str) -> None:
-        """No axes, no elements, strides and the other byte order included."""
+    def test_every_dtype_and_shape_round_trips(self, tmp_path: Path, dtype: str) -> None:
+        """Scalars, empty and strided arrays and the other byte order included."""
         plain = np.arange(6).reshape(2, 3).astype(getattr(ml_dtypes, dtype) if dtype == "bfloat16" else dtype)
         inputs = {
             "whole": plain,
@@ -48,34 +48,34 @@ class TestFile:
         if plain.dtype.isbuiltin == 1:
             inputs["swapped"] = plain.astype(plain.dtype.newbyteorder(">"))
         write(tmp_path / "c.safetensors", changed(inputs=inputs))
-        found = read(tmp_path / "c.safetensors").inputs
-        assert found.keys() == inputs.keys()
+        restored = read(tmp_path / "c.safetensors").inputs
+        assert restored.keys() == inputs.keys()
         for name, value in inputs.items():
-            assert (found[name].dtype, found[name].shape) == (plain.dtype, np.shape(value)), name
-            assert found[name].tolist() == value.tolist(), name
+            assert (restored[name].dtype, restored[name].shape) == (plain.dtype, np.shape(value)), name
+            assert restored[name].tolist() == value.tolist(), name
 
     @pytest.mark.parametrize("value", [np.zeros(2, complex), np.array(["text"]), np.zeros(2, np.longdouble), object()])
-    def test_what_the_format_does_not_hold_is_refused(self, tmp_path: Path, value: object) -> None:
+    def test_an_unsupported_value_is_refused(self, tmp_path: Path, value: object) -> None:
         """The message names the input, and no file is left."""
         with pytest.raises(ValueError, match="`x` "):
             write(tmp_path / "c.safetensors", changed(inputs={"x": value}))
         assert not list(tmp_path.iterdir())
 
-    def test_recipes_come_back(self, tmp_path: Path) -> None:
-        """Models and prompts as what they are made from, and what rollouts are cut to."""
+    def test_recipes_round_trip(self, tmp_path: Path) -> None:
+        """Recipes of models and prompts, and the cut of rollouts."""
         inputs = {"model": Recipe("model", {"seed": 1}), "prompts": Recipe("data", {"count": 2, "style": "plain"})}
         write(tmp_path / "c.safetensors", changed(inputs=inputs, cut={"samples": 1, "style": "plain"}, unit="tokens"))
-        found = read(tmp_path / "c.safetensors")
-        assert found.inputs == inputs
-        assert (found.cut, found.unit) == ({"samples": 1, "style": "plain"}, "tokens")
+        restored = read(tmp_path / "c.safetensors")
+        assert restored.inputs == inputs
+        assert (restored.cut, restored.unit) == ({"samples": 1, "style": "plain"}, "tokens")
 
     def test_files_of_the_first_format_are_read(self) -> None:
-        """Those of recorded runs: numbers were their only unit, and nothing was cut."""
+        """Their only unit was numbers, and they had no cut."""
         (file,) = RECORDED.glob("*/loss.dr-grpo.matches-definition-mlxrl.safetensors")
-        found = read(file)
-        assert (found.elements_after, found.unit, found.cut) == (4, "numbers", {})
+        restored = read(file)
+        assert (restored.elements_after, restored.unit, restored.cut) == (4, "numbers", {})
 
-    def test_what_is_no_file_is_not_waited_for(self, tmp_path: Path) -> None:
+    def test_only_regular_files_are_read(self, tmp_path: Path) -> None:
         """A pipe without a writer, an endless device and a folder are refused at once."""
         os.mkfifo(tmp_path / "pipe")
         for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
@@ -83,14 +83,14 @@ class TestFile:
                 read(path)
 
     def test_it_is_a_safetensors_file(self, tmp_path: Path) -> None:
-        """The library of the format reads the arrays."""
+        """The safetensors library reads the arrays."""
         write(tmp_path / "c.safetensors", SOME)
         arrays = safetensors.numpy.load_file(tmp_path / "c.safetensors")
         assert set(arrays) == {"policy", "rows.0"}
         assert arrays["policy"].tobytes() == SOME.inputs["policy"].tobytes()
 
     @pytest.mark.parametrize(
-        ("change", "words"),
+        ("change", "message"),
         [
             (lambda data: b"", "header too small"),
             (lambda data: data[:30], "invalid header length"),
@@ -121,14 +121,12 @@ class TestFile:
             "field of another type", "no gate", "cut", "no array", "deep", "null", "pickle", "noise",
         ],
     )  # fmt: skip
-    def test_what_is_no_counterexample_is_refused(
-        self, tmp_path: Path, change: Callable[[bytes], bytes], words: str
-    ) -> None:
-        """Every fault is one sentence, before anything large is allocated."""
+    def test_another_file_is_refused(self, tmp_path: Path, change: Callable[[bytes], bytes], message: str) -> None:
+        """Every defect is one sentence, before a large allocation."""
         path = tmp_path / "c.safetensors"
         write(path, SOME)
         path.write_bytes(change(path.read_bytes()))
-        with pytest.raises(ConfigurationError, match=words):
+        with pytest.raises(ConfigurationError, match=message):
             read(path)
 
     def test_a_missing_file_or_folder_is_refused(self, tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from gates.shrink.failing_case import shrink_case
 from gates.shrink.file import Counterexample, read, write
 from gates.shrink.probe import Asker
 
-#: The most numbers that may be left: two calls of a loss on one row and one token (or two rows of one token in one call),
-#: with their arrays and what maps one to the other, are 13; a step of four rows with five arrays would be 20.
+#: The most numbers that may remain: two calls of a loss on one row and one token (or one call on two rows of one token) with
+#: their arrays and the map between them have 13; a step of four rows with five arrays would have 20.
 MOST = 16
-TABLE = [  # mutant, a case in which it shows, words that name the place or the regime
+TABLE = [  # mutant, a case that reveals it, text that names the location or the regime
     ("advantages.ddof-always-0", "group-mean-add-ddof1-float32", "completion 1 of 2: got"),
     ("advantage-laws.clipped-rewards", "multiplied-trl-of-eight-float32", "distance of the two sides"),
     ("kl.full-reversed", "near-1000-float32", "row 1 of 1: got"),
@@ -42,7 +42,7 @@ TABLE = [  # mutant, a case in which it shows, words that name the place or the 
 ]
 
 
-MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that may be left, words
+MODELS = [  # mutant, a case that reveals it, the most tokens (or texts) that may remain, text
     ("rollout.batched-padding-visible", "greedy", 14, "2 prompts, 1 sample of each, 1 token"),
     ("rollout.draws-by-position", "sampled", 22, "draws that did not use their keyed uniform"),
     ("rollout.finished-rows-go-on", "batched-ends", 3, "cut to 1 prompt, 1 sample of each, 1 token"),
@@ -66,13 +66,13 @@ MODELS = [  # mutant, a case in which it shows, the most tokens (or texts) that 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mutant", "case", "words"), TABLE, ids=[name for name, _, _ in TABLE])
-def test_a_mutant_is_shrunk_to_a_few_numbers(mutant: str, case: str, words: str, tmp_path: Path) -> None:
-    """Read from its file, the input fails with the mutant, passes without it, and the words name the place."""
-    found = from_file(mutant, case, tmp_path)
-    assert found.unit == "numbers"
-    assert found.elements_after <= MOST < found.elements_before
-    assert words in found.words
+@pytest.mark.parametrize(("mutant", "case", "description"), TABLE, ids=[name for name, _, _ in TABLE])
+def test_a_mutant_is_shrunk_to_a_few_numbers(mutant: str, case: str, description: str, tmp_path: Path) -> None:
+    """The input from the file fails with the mutant and passes without it, and the text names the location."""
+    counterexample = from_file(mutant, case, tmp_path)
+    assert counterexample.unit == "numbers"
+    assert counterexample.elements_after <= MOST < counterexample.elements_before
+    assert description in counterexample.words
 
 
 SHORT = ("ratio.constant", "tokenizer.stripped-prompt")
@@ -82,17 +82,17 @@ LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as t
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mutant", "case", "most", "words"),
+    ("mutant", "case", "most", "description"),
     [pytest.param(*row, id=row[0], marks=() if row[0] in SHORT else LONG) for row in MODELS],
 )
 def test_a_mutant_with_a_model_is_shrunk_to_a_few_tokens(
-    mutant: str, case: str, most: int, words: str, tmp_path: Path
+    mutant: str, case: str, most: int, description: str, tmp_path: Path
 ) -> None:
-    """The same in tokens, drawn and scored over all calls of the check."""
-    found = from_file(mutant, case, tmp_path)
-    assert found.unit == ("texts" if mutant.startswith("tokenizer") else "tokens")
-    assert found.elements_after <= most < found.elements_before
-    assert words in found.words
+    """The same in tokens that are drawn and scored over all calls of the check."""
+    counterexample = from_file(mutant, case, tmp_path)
+    assert counterexample.unit == ("texts" if mutant.startswith("tokenizer") else "tokens")
+    assert counterexample.elements_after <= most < counterexample.elements_before
+    assert description in counterexample.words
 
 
 def from_file(mutant: str, case: str, folder: Path) -> Counterexample:
@@ -100,12 +100,12 @@ def from_file(mutant: str, case: str, folder: Path) -> Counterexample:
     registry = load()
     planned, options = mutated(registry, mutant, case)
     write(folder / "c.safetensors", shrink_case(planned, options, registry.subjects, budget_s=300.0))
-    found = read(folder / "c.safetensors")
-    assert found.finished
+    counterexample = read(folder / "c.safetensors")
+    assert counterexample.finished
     for mistake, wanted in ((options.mutant, "fails"), (None, "holds")):
-        asker = Asker(replace(planned.subject, ops=None), mutant=mistake, quick=found.quick)
+        asker = Asker(replace(planned.subject, ops=None), mutant=mistake, quick=counterexample.quick)
         try:
-            assert asker.ask(planned.gate, planned.case, found.inputs, found.cut).state == wanted
+            assert asker.ask(planned.gate, planned.case, counterexample.inputs, counterexample.cut).state == wanted
         finally:
             asker.close()
-    return found
+    return counterexample

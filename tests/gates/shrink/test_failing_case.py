@@ -1,4 +1,4 @@
-"""Failing cases of a run: which are shrunk, how far, and what is kept of the others."""
+"""Failing cases of a run: shrinking the first, and keeping the others as drawn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TestShrinking:
     """Mutants are shrunk to a few numbers."""
 
     @pytest.mark.parametrize(
-        ("mutant", "case", "most", "words"),
+        ("mutant", "case", "most", "description"),
         [
             ("loss.ratio-constant", "ragged", 4, "got"),
             ("loss.delta-forgotten", "two-sided-clip", 4, "above δ = 2"),
@@ -48,54 +48,54 @@ class TestShrinking:
         ],
         ids=lambda value: value if isinstance(value, str) and "." in value else "",
     )
-    def test_a_mutant_is_caught_by_few_numbers(self, mutant: str, case: str, most: int, words: str) -> None:
+    def test_a_mutant_is_caught_by_few_numbers(self, mutant: str, case: str, most: int, description: str) -> None:
         """The shrunk input fails with the mutant, and an implementation without it passes."""
         registry = load()
         planned, options = mutated(registry, mutant, case)
-        found = shrink_case(planned, options, registry.subjects)
-        assert found.elements_after <= most < found.elements_before
-        assert found.judged_beside == "numpy"
-        assert words in found.words
+        shrunk = shrink_case(planned, options, registry.subjects)
+        assert shrunk.elements_after <= most < shrunk.elements_before
+        assert shrunk.judged_beside == "numpy"
+        assert description in shrunk.words
 
-    def test_a_wrong_formula_does_not_end_as_0_over_0(self, tmp_path: Path) -> None:
-        """Of a plain program with the other ddof two rewards are left: of one its ddof 1 gives NaN, another failure."""
+    def test_shrinking_keeps_the_kind_of_failure(self, tmp_path: Path) -> None:
+        """A program with the wrong ddof keeps two rewards: with one, ddof 1 gives NaN, which is another failure."""
         (tmp_path / "mine.py").write_text(OTHER_DDOF)
         registry = load()
         gate = registry.gates["advantages.matches-definition"]
         case = next(case for case in gate.cases if case.name == "group-mean-add-ddof0-float32")
         planned = PlannedCase(gate, from_file(str(tmp_path / "mine.py"), None), case)
-        found = shrink_case(planned, Options(), registry.subjects)
-        assert found.elements_after == 2
-        assert "got nan" not in found.words
+        shrunk = shrink_case(planned, Options(), registry.subjects)
+        assert shrunk.elements_after == 2
+        assert "got nan" not in shrunk.words
 
-    def test_what_does_not_fail_again_is_no_counterexample(self) -> None:
-        """A right subject has none."""
+    def test_a_correct_subject_has_no_counterexample(self) -> None:
+        """The search refuses a case that does not fail."""
         registry = load()
         gate = registry.gates["kl.k1.matches-definition"]
         planned = PlannedCase(gate, registry.subjects["numpy"], gate.cases[0])
         with pytest.raises(CannotShrinkError, match="it did not fail again"):
             shrink_case(planned, Options(), registry.subjects)
 
-    def test_numbers_of_every_variant_are_few(self) -> None:
-        """One bit of 56,008 rewards in 7,001 groups: groups go before rows, of which no half is a whole number of groups."""
+    def test_many_groups_are_shrunk(self) -> None:
+        """With 56,008 rewards in 7,001 groups, groups are removed before rows, whose halves would split a group."""
         registry = load()
         planned, options = mutated(registry, "isa.one-lane-of-one-set", "advantages-group-float32")
-        found = shrink_case(planned, options, registry.subjects)
-        assert (found.elements_before, found.elements_after, found.finished) == (262336, 3, True)
+        shrunk = shrink_case(planned, options, registry.subjects)
+        assert (shrunk.elements_before, shrunk.elements_after, shrunk.finished) == (262336, 3, True)
 
     def test_a_rollout_is_cut_to_a_few_tokens(self) -> None:
-        """Each call is cut, between the check and the subject, so that what the check fixes is cut too."""
+        """The cut limits each call between check and subject, including amounts that the check fixes."""
         registry = load()
         planned, options = mutated(registry, "rollout.scores-untempered", "top-p-batched")
-        found = shrink_case(planned, options, registry.subjects)
-        assert (found.unit, found.judged_beside) == ("tokens", "reference")
-        assert found.elements_before == 768, "choose_eos and the rollout: 6 prompts × 8 samples × 8 tokens each"
-        assert found.elements_after == 2
-        assert found.cut == {"prompts": 1, "samples": 1, "max_tokens": 1, "style": "plain"}
-        assert found.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token, bare sums")
+        shrunk = shrink_case(planned, options, registry.subjects)
+        assert (shrunk.unit, shrunk.judged_beside) == ("tokens", "reference")
+        assert shrunk.elements_before == 768, "choose_eos and the rollout: 6 prompts × 8 samples × 8 tokens each"
+        assert shrunk.elements_after == 2
+        assert shrunk.cut == {"prompts": 1, "samples": 1, "max_tokens": 1, "style": "plain"}
+        assert shrunk.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token, bare sums")
 
-    def test_the_time_is_an_upper_bound(self) -> None:
-        """A failure of which one trial takes longer is not shrunk, and the message says so."""
+    def test_a_trial_longer_than_the_budget_is_not_shrunk(self) -> None:
+        """The message gives the reason."""
         registry = load()
         planned, options = mutated(registry, "rollout.batched-padding-visible", "greedy")
         start = time.monotonic()
@@ -105,10 +105,10 @@ class TestShrinking:
 
 
 class Stopping(Progress):
-    """Is interrupted when something smaller is found."""
+    """Simulates Ctrl-C at the first smaller input."""
 
-    def smaller(self, words: str) -> None:
-        """Raise what Ctrl-C raises."""
+    def smaller(self, size: str) -> None:
+        """Raise KeyboardInterrupt."""
         raise KeyboardInterrupt
 
 
@@ -118,9 +118,9 @@ class TestCollecting:
     def failing(self, tmp_path: Path, *gates: str, mutant: str = "loss.ratio-constant") -> Shrinker:
         """Return the collected failures of these gates with a mutant."""
         registry = load()
-        found = registry.mutants[mutant]
-        options = Options(mutant={"target": found.target, "patch": found.patch}, quick=True)
-        host = registry.subjects[found.host]
+        mutation = registry.mutants[mutant]
+        options = Options(mutant={"target": mutation.target, "patch": mutation.patch}, quick=True)
+        host = registry.subjects[mutation.host]
         cases = [PlannedCase(gate, host, gate.cases[0]) for gate in map(registry.gates.__getitem__, gates)]
         maker = Shrinker(cases, options, registry.subjects, tmp_path)
         for judged in run(cases, options):
@@ -128,24 +128,27 @@ class TestCollecting:
         return maker
 
     def test_the_first_few_are_shrunk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The others are kept as they were drawn, with the reason; both fail again from their files."""
+        """The others are kept as drawn, with the reason; both kinds fail again from their files."""
         monkeypatch.setattr(collect, "MOST", 1)
         maker = self.failing(tmp_path, "loss.grpo.matches-definition", "loss.dapo.matches-definition")
         small, drawn = maker.run()
-        assert (small.reason, small.found is not None and small.found.elements_after <= 4) == ("", True)
+        assert (small.reason, small.counterexample is not None and small.counterexample.elements_after <= 4) == (
+            "",
+            True,
+        )
         assert drawn.reason == "only the first 1 failures of a run are shrunk"
         for kept in (small, drawn):
             assert kept.path is not None
-            found = read(kept.path)
+            counterexample = read(kept.path)
             asker = Asker(maker.cases[0].subject, mutant=maker.options.mutant)
             try:
-                gate = load().gates[found.gate]
-                assert asker.ask(gate, gate.cases[0], found.inputs, found.cut).state == "fails"
+                gate = load().gates[counterexample.gate]
+                assert asker.ask(gate, gate.cases[0], counterexample.inputs, counterexample.cut).state == "fails"
             finally:
                 asker.close()
 
     def test_a_timeout_is_not_shrunk(self, tmp_path: Path) -> None:
-        """Each try would take its whole limit; a failure that its author documents is not looked at."""
+        """Each try would take its whole limit; documented deviations are ignored."""
         gate = load().gates["rollout.batched.equals-naive"]
         planned = PlannedCase(gate, load().subjects["reference"], gate.cases[0])
         maker = Shrinker([planned], Options(), load().subjects, tmp_path)
@@ -156,8 +159,8 @@ class TestCollecting:
         assert kept.path is not None
         assert read(kept.path).inputs == gate.cases[0].make(np.random.default_rng(1))
 
-    def test_a_search_that_raises_costs_the_run_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A move may not support a plugin's inputs: they are kept as drawn, with the reason."""
+    def test_a_failing_search_does_not_fail_the_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If a move cannot handle a plugin's inputs, they are kept as drawn, with the reason."""
 
         def broken(*_: object, **__: object) -> None:
             raise OverflowError("too large")
@@ -171,19 +174,19 @@ class TestCollecting:
         assert kept.reason == "the search raised OverflowError: too large"
         assert kept.path is not None
 
-    def test_ctrl_c_keeps_the_smallest_and_leaves_out_the_rest(self, tmp_path: Path) -> None:
-        """The first is kept as small as it was, the next as drawn."""
+    def test_ctrl_c_keeps_the_smallest_and_skips_the_rest(self, tmp_path: Path) -> None:
+        """The first is kept at its smallest so far, the next as drawn."""
         maker = self.failing(tmp_path, "loss.grpo.matches-definition", "loss.dapo.matches-definition")
         stopped, left = maker.run(Stopping())
-        assert stopped.found is not None
-        assert not stopped.found.finished
+        assert stopped.counterexample is not None
+        assert not stopped.counterexample.finished
         assert left.reason == "the search was stopped"
         assert stopped.path is not None
         assert left.path is not None
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "second", "same"),
     [
         ("kl raised: ValueError: 3 rows, must be 4", "kl raised: ValueError: 1 rows, must be 2", True),
         ("kl raised: ValueError: data.seed is 7", "kl raised: ValueError: adapter.rank: found 0", False),
@@ -195,6 +198,6 @@ class TestCollecting:
         ("kl error: shape (12, 1), must be (12,)", "kl error: shape (3,), must be (3, 1)", False),
     ],
 )
-def test_two_exceptions_of_a_kind_begin_with_the_same_words(one: str, other: str, same: bool) -> None:
-    """Numbers aside: a search must not slide from one complaint into another."""
-    assert (probe._kind_of(one) == probe._kind_of(other)) is same
+def test_exceptions_are_compared_without_numbers(first: str, second: str, same: bool) -> None:
+    """A search must not slide from one message into another."""
+    assert (probe._kind_of(first) == probe._kind_of(second)) is same

@@ -1,4 +1,4 @@
-"""The search for a smaller failure, with predicates in the place of gates."""
+"""The search for a smaller failure, with predicates instead of gates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def grouped(inputs: Inputs) -> bool:
 
 
 class TestShrinking:
-    """The search, with predicates in the place of gates."""
+    """The search, with predicates instead of gates."""
 
     @pytest.mark.parametrize(
         ("inputs", "fails", "wanted"),
@@ -66,26 +66,26 @@ class TestShrinking:
             "a prime number of groups",
         ],
     )
-    def test_it_ends_at_a_handful(self, inputs: Inputs, fails: Callable[[Inputs], bool], wanted: int) -> None:
-        """What the predicate needs is left, and what goes together stays together."""
+    def test_a_few_elements_remain(self, inputs: Inputs, fails: Callable[[Inputs], bool], wanted: int) -> None:
+        """Only the elements that the predicate needs remain."""
         before = {name: np.copy(value) for name, value in inputs.items()}
-        found = shrink(inputs, fails, 20.0)
-        assert fails(found.inputs)
-        assert found.end == "smallest"
-        assert max(value.size for value in found.inputs.values() if isinstance(value, np.ndarray)) <= wanted
+        shrunk = shrink(inputs, fails, 20.0)
+        assert fails(shrunk.inputs)
+        assert shrunk.end == "smallest"
+        assert max(value.size for value in shrunk.inputs.values() if isinstance(value, np.ndarray)) <= wanted
         assert all(np.array_equal(before[name], inputs[name]) for name in inputs), "the given inputs changed"
 
     @settings(deadline=None)  # the machine may pause
     @given(st.integers(1, 5), st.integers(1, 6), st.floats(-3, 3))
-    def test_what_it_returns_fails_and_is_no_larger(self, rows: int, width: int, limit: float) -> None:
-        """For any threshold that the inputs exceed, the result exceeds it too and measures no more."""
+    def test_the_result_fails_and_is_not_larger(self, rows: int, width: int, limit: float) -> None:
+        """For any threshold that the inputs exceed, the result exceeds it too."""
         inputs = {"x": np.random.default_rng(rows * width).normal(size=(rows, width)) * 2}
         if inputs["x"].max() <= limit:
             return
-        found = shrink(inputs, lambda x: bool((x["x"] > limit).any()), 5.0)
-        assert (found.inputs["x"] > limit).any()
-        assert measure(found.inputs) <= measure(inputs)
-        assert found.inputs["x"].size == 1
+        shrunk = shrink(inputs, lambda x: bool((x["x"] > limit).any()), 5.0)
+        assert (shrunk.inputs["x"] > limit).any()
+        assert measure(shrunk.inputs) <= measure(inputs)
+        assert shrunk.inputs["x"].size == 1
 
     @pytest.mark.parametrize(
         ("inputs", "fails", "wanted"),
@@ -102,17 +102,15 @@ class TestShrinking:
         ],
         ids=["defaults", "digits", "first seed", "no small seed", "integer", "declared stays", "nothing", "both calls"],
     )  # fmt: skip
-    def test_numbers_beside_the_arrays_become_plain(
-        self, inputs: Inputs, fails: Callable[[Inputs], bool], wanted: Inputs
-    ) -> None:
-        """The default before 0 and 1 and fewer digits, the first seeds, None where it may be; what is declared stays."""
-        found = shrink(inputs, fails, 20.0, settled=frozenset({"ddof"}), optional=frozenset({"delta", "old"}))
-        assert found.inputs == wanted
-        assert found.end == "smallest"
+    def test_scalars_become_simple(self, inputs: Inputs, fails: Callable[[Inputs], bool], wanted: Inputs) -> None:
+        """Defaults, then 0, 1 and fewer digits, first seeds, and None for optional inputs; declared values stay."""
+        shrunk = shrink(inputs, fails, 20.0, settled=frozenset({"ddof"}), optional=frozenset({"delta", "old"}))
+        assert shrunk.inputs == wanted
+        assert shrunk.end == "smallest"
 
     @pytest.mark.parametrize("row", [0, 2])
-    def test_ids_follow_the_vocabulary(self, row: int) -> None:
-        """What points into an axis is renumbered when the axis is cut: the row with the token left is found again."""
+    def test_ids_are_renumbered_with_the_vocabulary(self, row: int) -> None:
+        """Indexes into an axis are renumbered when it is shortened."""
         logits = np.random.default_rng(1).normal(size=(3, 400))
         logits[row, 321] = 50.0
         history = np.array([[7, 40, -1], [321, 399, 5], [8, 321, 321]])
@@ -124,13 +122,13 @@ class TestShrinking:
                 return False
             return bool((np.take_along_axis(x["logits"], np.maximum(ids, 0), 1)[ids >= 0] >= 50.0).any())
 
-        found = shrink({"logits": logits, "history": history}, fails, 20.0)
-        assert fails(found.inputs)
-        assert found.inputs["logits"].shape == found.inputs["history"].shape == (1, 1)
+        shrunk = shrink({"logits": logits, "history": history}, fails, 20.0)
+        assert fails(shrunk.inputs)
+        assert shrunk.inputs["logits"].shape == shrunk.inputs["history"].shape == (1, 1)
 
     @pytest.mark.parametrize("kind", ["same", "shuffled", "twice", "wider"])
     def test_two_calls_shrink_together(self, kind: str) -> None:
-        """Rows and columns go from both calls of a law, and what points from one to the other still does."""
+        """Rows and columns are removed from both calls of a law, and indexes between them stay valid."""
         rng = np.random.default_rng(3)
         left, take = rng.normal(size=(6, 5)), np.arange(30)
         left[4, 3] = 9.0
@@ -148,17 +146,17 @@ class TestShrinking:
             whole = len(x["take"]) == a.size and x["take"].max() < b.size
             return bool(whole and (b[x["take"]] == a.reshape(-1)).all() and (a > 5).any() and a.shape[1] > 1)
 
-        found = shrink({"left": {"x": left}, "right": {"x": right}, "take": take}, fails, 20.0)
-        assert found.inputs["left"]["x"].shape == (1, 2)
-        assert found.inputs["right"]["x"].size <= (4 if kind == "twice" else 2)
+        shrunk = shrink({"left": {"x": left}, "right": {"x": right}, "take": take}, fails, 20.0)
+        assert shrunk.inputs["left"]["x"].shape == (1, 2)
+        assert shrunk.inputs["right"]["x"].size <= (4 if kind == "twice" else 2)
 
-    def test_texts_are_left_out(self) -> None:
-        """Of a list of texts the one is left that fails."""
-        found = shrink({"texts": ["a", "b", " c", "d", "e"]}, lambda x: any(t[0] == " " for t in x["texts"]), 20.0)
-        assert found.inputs == {"texts": [" c"]}
+    def test_texts_are_removed(self) -> None:
+        """Only the failing text of a list remains."""
+        shrunk = shrink({"texts": ["a", "b", " c", "d", "e"]}, lambda x: any(t[0] == " " for t in x["texts"]), 20.0)
+        assert shrunk.inputs == {"texts": [" c"]}
 
-    def test_a_model_stays_what_it_is(self) -> None:
-        """Another model would be another failure: its recipe is in no candidate changed; that of prompts is."""
+    def test_a_model_is_not_changed(self) -> None:
+        """Its recipe stays, since another model is another failure; the recipe of prompts may change."""
         model = Recipe("model", {"seed": 11, "vocab": 272, "count": 5})
         inputs = {"model": model, "prompts": Recipe("data", {"kind": "sums", "seed": 77, "count": 12})}
         seen: list[Any] = []
@@ -167,12 +165,12 @@ class TestShrinking:
             seen.append(x["model"])
             return bool(x["prompts"].spec["count"] >= 3)
 
-        found = shrink(inputs, fails, 20.0)
-        assert found.inputs == {"model": model, "prompts": Recipe("data", {"kind": "sums", "seed": 0, "count": 3})}
+        shrunk = shrink(inputs, fails, 20.0)
+        assert shrunk.inputs == {"model": model, "prompts": Recipe("data", {"kind": "sums", "seed": 0, "count": 3})}
         assert all(recipe == model for recipe in seen)
 
     def test_ctrl_c_keeps_the_smallest_so_far(self) -> None:
-        """The search returns the smallest so far, and why it ended."""
+        """The search returns the smallest input so far and why it ended."""
         left = iter(range(3))
 
         def fails(x: Inputs) -> bool:
@@ -181,11 +179,11 @@ class TestShrinking:
                 raise KeyboardInterrupt
             return True
 
-        found = shrink({"x": np.arange(1.0, 65.0)}, fails, 20.0)
-        assert (found.inputs["x"].size, found.end) == (8, "stopped")
+        shrunk = shrink({"x": np.arange(1.0, 65.0)}, fails, 20.0)
+        assert (shrunk.inputs["x"].size, shrunk.end) == (8, "stopped")
 
-    def test_it_stops_when_the_time_is_over(self) -> None:
+    def test_it_stops_after_the_budget(self) -> None:
         """Without time the inputs come back unchanged and unfinished."""
-        found = shrink(batch(8, 16), lambda x: True, 0.0)
-        assert found.end == "time"
-        assert elements(found.inputs) == elements(batch(8, 16))
+        shrunk = shrink(batch(8, 16), lambda x: True, 0.0)
+        assert shrunk.end == "time"
+        assert elements(shrunk.inputs) == elements(batch(8, 16))

@@ -1,4 +1,4 @@
-"""What a counterexample's file may choose where a model runs: amounts and numbers, never a text or a model."""
+"""A counterexample's file may set amounts and numbers, never a text or a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GATE, CASE, SEED = "trainer.trains-on-sampled-ids", "random-model", 5
 
 
 def drawn(**changes: Any) -> Counterexample:
-    """Return the inputs of a case as they are drawn, with other values at these paths."""
+    """Return the drawn inputs of a case with other values at these paths."""
     (case,) = (case for case in load().gates[GATE].cases if case.name == CASE)
     table = {**flat(case.make(np.random.default_rng(SEED))), **changes}
     return Counterexample(
@@ -45,7 +45,7 @@ def drawn(**changes: Any) -> Counterexample:
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Record the inputs of the subject; nothing runs."""
+    """Record the subject's inputs without running it."""
     seen: list[Any] = []
 
     def ask(self: Asker, gate: object, case: object, inputs: Any, cut: Any) -> Answer:
@@ -57,28 +57,28 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
-def judge(found: Counterexample, model: str | None = None) -> Answer:
+def judge(counterexample: Counterexample, model: str | None = None) -> Answer:
     """Judge a counterexample again."""
     registry = load()
-    return replay.replay(found, registry, registry.subjects["reference"], model)
+    return replay.replay(counterexample, registry, registry.subjects["reference"], model)
 
 
 class TestVetting:
-    """A file of data is not trusted."""
+    """A data file is not trusted."""
 
     @pytest.mark.parametrize(
         "changes",
         [{}, {"tables.loop.steps": 1, "tables.data.seed": 0, "tables.optimizer.learning_rate": 1.0}],
         ids=["as drawn", "smaller"],
     )
-    def test_numbers_may_be_others(self, recorded: list[Any], changes: dict[str, Any]) -> None:
-        """They are what a search makes smaller."""
-        found = drawn(**changes)
-        assert judge(found).state == "holds"
-        assert recorded == [found.inputs]
+    def test_numbers_may_differ(self, recorded: list[Any], changes: dict[str, Any]) -> None:
+        """A search makes numbers smaller."""
+        counterexample = drawn(**changes)
+        assert judge(counterexample).state == "holds"
+        assert recorded == [counterexample.inputs]
 
-    def test_rows_of_different_lengths_are_numbers(self, recorded: list[Any]) -> None:
-        """Prompts of their own lengths lie in a list; some of them may be left out."""
+    def test_ragged_rows_may_differ(self, recorded: list[Any]) -> None:
+        """Prompts of different lengths are in a list, from which some may be removed."""
         gate = load().gates["scoring.half-logits.upcast"]
         inputs = dict(gate.cases[0].make(np.random.default_rng(SEED)))
         inputs["prompt_tokens"] = inputs["prompt_tokens"][:1]
@@ -86,7 +86,7 @@ class TestVetting:
         assert len(recorded) == 1
 
     @pytest.mark.parametrize(
-        ("changes", "words"),
+        ("changes", "message"),
         [
             ({"tables.rewards.functions": [{"name": "user", "function": "./evil.py:run"}]}, "rewards.functions"),
             ({"tables.data.path": "/etc/passwd"}, "tables.data.path"),
@@ -96,16 +96,18 @@ class TestVetting:
         ],
         ids=["code", "a path", "a text", "another model", "more of a model"],
     )
-    def test_nothing_else_may(self, recorded: list[Any], changes: dict[str, Any], words: str) -> None:
+    def test_other_changes_are_refused(self, recorded: list[Any], changes: dict[str, Any], message: str) -> None:
         """Reward functions are code, paths are read, and a model of any size would be built."""
-        with pytest.raises(ConfigurationError, match=words):
+        with pytest.raises(ConfigurationError, match=message):
             judge(drawn(**changes))
         assert not recorded
 
     def test_a_real_model_is_named_by_the_user(self, recorded: list[Any], tmp_path: Path) -> None:
         """The file names the model that failed; only the command line chooses the one to load."""
-        found = drawn()
-        real = replace(found, inputs={**found.inputs, "model": Recipe("model", {"path": str(tmp_path)})})
+        counterexample = drawn()
+        real = replace(
+            counterexample, inputs={**counterexample.inputs, "model": Recipe("model", {"path": str(tmp_path)})}
+        )
         with pytest.raises(ConfigurationError, match=r"failed with the model .*pass it with --model"):
             judge(real)
         assert not recorded

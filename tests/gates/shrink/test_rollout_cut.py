@@ -1,4 +1,4 @@
-"""The amounts that a gate requests of a model, and cuts of them."""
+"""The amounts that a gate requests of a model, and their cuts."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ def rollout(**changes: Any) -> Inputs:
 class TestCutting:
     """A cut is an upper bound on each call."""
 
-    def test_a_call_has_no_more_than_the_cut(self) -> None:
-        """Prompts, samples, tokens and style; everything else stays, the given inputs too."""
-        given = rollout()
-        found = rollout_cut.less(given, {"prompts": 2, "samples": 1, "max_tokens": 3, "style": "plain"})
+    def test_a_call_is_limited_by_the_cut(self) -> None:
+        """Prompts, samples, tokens and style are limited; the given inputs are not modified."""
+        inputs = rollout()
+        limited = rollout_cut.less(inputs, {"prompts": 2, "samples": 1, "max_tokens": 3, "style": "plain"})
         spec = {"kind": "sums", "seed": 1, "count": 2, "style": "plain"}
-        assert found == {**given, "prompts": Recipe("data", spec), "samples": 1, "max_tokens": 3}
-        assert given == rollout()
+        assert limited == {**inputs, "prompts": Recipe("data", spec), "samples": 1, "max_tokens": 3}
+        assert inputs == rollout()
 
-    def test_a_smaller_call_stays_as_it_is(self) -> None:
+    def test_a_smaller_call_is_unchanged(self) -> None:
         """A cut never increases an amount."""
         for style in ("worded", "any text of a file"):
             cut = {"prompts": 99, "samples": 99, "max_tokens": 99, "style": style}
             assert rollout_cut.less(rollout(), cut) == rollout()
 
     @pytest.mark.parametrize("inputs", [{"policy": np.zeros(3)}, {"prompts": [1, 2], "max_tokens": 8}], ids=str)
-    def test_what_is_no_rollout_stays_as_it_is(self, inputs: Inputs) -> None:
+    def test_another_op_is_unchanged(self, inputs: Inputs) -> None:
         """Other ops may have inputs of the same names."""
         assert rollout_cut.less(inputs, {"prompts": 1, "max_tokens": 1}) == inputs
 
-    def test_the_largest_call_is_where_a_search_starts(self) -> None:
-        """The largest amount of each in any call."""
+    def test_a_search_starts_at_the_largest_call(self) -> None:
+        """It starts with the largest amount of each kind."""
         calls = [rollout(samples=1), rollout(max_tokens=96), {"policy": np.zeros(3)}]
         assert rollout_cut.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96, "style": "worded"}
 
     @pytest.mark.parametrize(
-        ("cut", "words"),
+        ("cut", "text"),
         [
             ({}, ""),
             ({"prompts": 1, "samples": 2, "max_tokens": 3, "style": "plain"},
@@ -54,9 +54,9 @@ class TestCutting:
         ],
         ids=["none", "all"],
     )  # fmt: skip
-    def test_a_cut_in_words(self, cut: dict[str, Any], words: str) -> None:
-        """With its numbers, and nothing where nothing is cut."""
-        assert rollout_cut.words(cut) == words
+    def test_a_cut_as_text(self, cut: dict[str, Any], text: str) -> None:
+        """With its numbers; empty without a cut."""
+        assert rollout_cut.words(cut) == text
 
 
 class TestTokens:
@@ -75,18 +75,18 @@ class TestTokens:
         ids=["rollout", "some rows", "scoring", "run", "no model"],
     )  # fmt: skip
     def test_they_are_rows_times_length(self, inputs: Inputs, wanted: int) -> None:
-        """Over all calls: prompts × samples × tokens, of a run times its steps."""
+        """Over all calls: prompts × samples × tokens, times the steps of a run."""
         assert rollout_cut.tokens([inputs, inputs]) == 2 * wanted
 
 
 class TestFewer:
-    """The move: little of everything first, because a small candidate is quickly judged."""
+    """The move tries small amounts first, because these are judged quickly."""
 
     def test_the_first_candidate_is_the_smallest(self) -> None:
-        """One of each thing; draws are ten times as many, for a quick run takes a tenth of them."""
+        """One of each; ten draws, since a quick run takes a tenth of them."""
         first = next(rollout_cut.fewer({"prompts.count": 12, "cut.max_tokens": 8, "draws": 1000, "seed": 7}))
         assert first == {"prompts.count": 1, "cut.max_tokens": 1, "draws": 10, "seed": 7}
 
     def test_inputs_without_amounts_have_no_candidates(self) -> None:
-        """Nor has what is already one, nor a switch."""
+        """Neither have amounts of one, nor switches."""
         assert not list(rollout_cut.fewer({"beta": 0.5, "samples": 1, "draws": True}))

@@ -34,31 +34,31 @@ DECLARED = UNDECLARED + 'CONVENTIONS = {"policy_loss": {"algorithm": tuple(loss.
 
 
 def statuses(folder: Path, code: str, gate: str) -> dict[bool, Counter[str]]:
-    """Return how many verdicts of each status there are, in the cases with LUSPO in their name and in the others."""
-    found: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    """Count the verdicts of each status, separately for cases with LUSPO in their name."""
+    counts: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
     for verdict in verdicts(folder, code, gate):
-        found["luspo" in verdict.gate + verdict.case][verdict.status] += 1
-    return found
+        counts["luspo" in verdict.gate + verdict.case][verdict.status] += 1
+    return counts
 
 
 @pytest.mark.parametrize("gate", ["loss.luspo.matches-definition", "loss.reductions.hold", "isa.bits-identical"])
-def test_a_build_that_lacks_an_algorithm_is_unsupported_there(tmp_path: Path, gate: str) -> None:
-    """The subject asks rlkernels which algorithms it has, so no case of another one fails; all else passes."""
-    found = statuses(tmp_path, OLDER_BUILD, gate)
-    assert set(found[True]) == {"unsupported"}
-    assert set(found[False]) <= {"correct"}
+def test_an_algorithm_missing_in_a_build_is_unsupported(tmp_path: Path, gate: str) -> None:
+    """The subject declares only the algorithms of the build; all other cases pass."""
+    counts = statuses(tmp_path, OLDER_BUILD, gate)
+    assert set(counts[True]) == {"unsupported"}
+    assert set(counts[False]) <= {"correct"}
 
 
-def test_a_build_that_lacks_a_kernel_is_unsupported_there(tmp_path: Path) -> None:
-    """Its op is not defined by that build."""
+def test_a_kernel_missing_in_a_build_is_unsupported(tmp_path: Path) -> None:
+    """The subject does not define its op."""
     assert set(statuses(tmp_path, WITHOUT_A_KERNEL, "kl.full.matches-definition")[False]) == {"unsupported"}
 
 
-def test_a_declared_choice_of_algorithms_is_believed(tmp_path: Path) -> None:
-    """A subject of a user's that declares its algorithms is asked for no other."""
+def test_undeclared_algorithms_are_unsupported(tmp_path: Path) -> None:
+    """A user's subject is judged only in the algorithms that it declares."""
     assert set(statuses(tmp_path, DECLARED, "loss.luspo.matches-definition")[True]) == {"unsupported"}
 
 
-def test_who_declares_nothing_is_asked_everything(tmp_path: Path) -> None:
-    """Without a declaration an algorithm that is refused is a failure, as any other exception."""
+def test_without_a_declaration_every_algorithm_is_judged(tmp_path: Path) -> None:
+    """Refusing an algorithm without a declaration is a failure, like any exception."""
     assert set(statuses(tmp_path, UNDECLARED, "loss.luspo.matches-definition")[True]) == {"wrong"}

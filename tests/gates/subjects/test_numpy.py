@@ -1,4 +1,4 @@
-"""The NumPy baseline against numbers worked by hand, finite differences and invariants; the oracle is not asked."""
+"""The NumPy baseline against hand-worked numbers, finite differences and invariants, without the oracle."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def advantages(rewards: list[float], group_size: int, dtype: str = "float64", **
 
 
 class TestGroupAdvantages:
-    """R less a baseline, over a spread."""
+    """R minus a baseline, divided by a spread."""
 
     @pytest.mark.parametrize(
         ("conventions", "expected"),
@@ -47,7 +47,7 @@ class TestGroupAdvantages:
     @pytest.mark.parametrize("baseline", ["mean", "leave-one-out"])
     @pytest.mark.parametrize("reward", [0.1, 0.35, -1e300, 5e-324])
     def test_constant_group_is_exactly_zero(self, reward: float, baseline: str, scale: str) -> None:
-        """Equal rewards give 0 by rule, whatever their mean rounds to."""
+        """Equal rewards give exactly 0, even if their mean is rounded."""
         assert not advantages([reward] * 6, 6, scale=scale, baseline=baseline).any()
 
     def test_constant_group_in_a_spread_batch_is_zero(self) -> None:
@@ -55,13 +55,13 @@ class TestGroupAdvantages:
         assert advantages([0.1, 0.1, 0.1, 1, 2, 3], 3, scale="batch")[:3].tolist() == [0, 0, 0]
 
     def test_unscored_reward_is_left_out(self) -> None:
-        """NaN has advantage 0 and no part in mean and spread: 1 3 NaN is the pair 1 3."""
+        """NaN has advantage 0 and does not count in mean and spread: 1 3 NaN is the pair 1 3."""
         assert advantages([1, 3, NAN, NAN, 8, NAN, NAN, NAN, NAN], 3).tolist() == [-1, 1, 0, 0, 0, 0, 0, 0, 0]
 
     def test_leave_one_out_counts_the_scored(self) -> None:
         """The others are the other scored ones: of 1, 3, 8 and NaN, 1 is compared with 5.5."""
-        found = advantages([1, 3, 8, NAN], 4, **{**CENTRED, "baseline": "leave-one-out"})
-        assert found.tolist() == [-4.5, -1.5, 6, 0]
+        got = advantages([1, 3, 8, NAN], 4, **{**CENTRED, "baseline": "leave-one-out"})
+        assert got.tolist() == [-4.5, -1.5, 6, 0]
 
     @pytest.mark.parametrize("factor", [1e300, 1e-300], ids=["huge", "tiny"])
     def test_squares_stay_in_range(self, factor: float) -> None:
@@ -96,12 +96,12 @@ class TestGroupAdvantages:
     def test_errors_name_the_argument(
         self, rewards: list[float], group_size: int, conventions: dict[str, Any], message: str
     ) -> None:
-        """What cannot be computed is a ValueError with the argument, its value and the rule."""
+        """Invalid arguments raise a ValueError with name, value and rule."""
         with pytest.raises(ValueError, match=message):
             advantages(rewards, group_size, **conventions)
 
     def test_integers_are_refused(self) -> None:
-        """Integer rewards have no dtype in which to answer."""
+        """Integer rewards have no floating-point dtype for the result."""
         with pytest.raises(ValueError, match="`rewards` has dtype int64"):
             group_rewards.group_advantages(np.array([1, 2]), 2)
 
@@ -114,10 +114,10 @@ class TestTokenKl:
         [("k1", [-1, 2, 0]), ("k2", [0.5, 2, 0]), ("k3", [math.e - 2, math.exp(-2) + 1, 0])],
     )
     def test_hand_worked_estimators(self, estimator: str, expected: list[float]) -> None:
-        """For d of 1, -2 and 0 each estimator is what its formula says, and 0 has no sign."""
-        found = kl.token_kl(np.array([-2.0, -1.0, -3.0]), np.array([-1.0, -3.0, -3.0]), estimator=estimator)
-        np.testing.assert_allclose(found, expected, rtol=1e-15)
-        assert not np.signbit(found[2])
+        """Each estimator is its formula for d of 1, -2 and 0, and 0 is positive."""
+        got = kl.token_kl(np.array([-2.0, -1.0, -3.0]), np.array([-1.0, -3.0, -3.0]), estimator=estimator)
+        np.testing.assert_allclose(got, expected, rtol=1e-15)
+        assert not np.signbit(got[2])
 
     @pytest.mark.parametrize("d", [1e-2, -1e-2, 1e-8, -1e-8, 1e-150])
     def test_k3_keeps_its_digits_near_zero(self, d: float) -> None:
@@ -131,14 +131,14 @@ class TestTokenKl:
         assert outside == pytest.approx(inside, rel=1e-14)
 
     def test_overflow_is_infinite(self) -> None:
-        """A difference that exp cannot hold gives +inf, never NaN."""
+        """A difference beyond the range of exp gives +inf, never NaN."""
         assert terms.k3(np.array([800.0, INF, -INF])).tolist() == [INF, INF, INF]
 
     def test_masked_slots_are_zero_whatever_they_hold(self) -> None:
-        """NaN and infinity under the mask leave no trace."""
+        """NaN and infinity in masked slots have no effect."""
         policy, mask = np.array([[-1.0, NAN, -INF]]), np.array([[True, False, False]])
-        found = kl.token_kl(policy, np.array([[-1.5, -1.0, NAN]]), estimator="k1", mask=mask)
-        assert found.tolist() == [[0.5, 0.0, 0.0]]
+        got = kl.token_kl(policy, np.array([[-1.5, -1.0, NAN]]), estimator="k1", mask=mask)
+        assert got.tolist() == [[0.5, 0.0, 0.0]]
 
     @pytest.mark.parametrize(("reduction", "expected"), [("sum", [3.0, 0.0, 7.0]), ("mean", [1.5, 0.0, 7.0])])
     def test_sequences_are_reduced_alike(self, reduction: str, expected: list[float]) -> None:
@@ -151,8 +151,8 @@ class TestTokenKl:
             (np.array([1.0, 2.0, 7.0]), {"lengths": lengths}),
         ]
         for policy, where in ways:
-            found = kl.token_kl(policy, np.zeros_like(policy), estimator="k1", reduction=reduction, **where)
-            assert found.tolist() == expected
+            got = kl.token_kl(policy, np.zeros_like(policy), estimator="k1", reduction=reduction, **where)
+            assert got.tolist() == expected
 
     @pytest.mark.parametrize(
         ("changes", "message"),
@@ -169,13 +169,13 @@ class TestTokenKl:
         ],
     )
     def test_errors_name_the_argument(self, changes: dict[str, Any], message: str) -> None:
-        """Shapes, lengths and conventions that do not fit are ValueErrors."""
+        """Inconsistent shapes, lengths and conventions raise a ValueError."""
         inputs: dict[str, Any] = {"policy": np.zeros((2, 3)), "reference": np.zeros((2, 3)), "estimator": "k3"}
         with pytest.raises(ValueError, match=message):
             kl.token_kl(**{**inputs, **changes})
 
     def test_ragged_lengths_must_add_up(self) -> None:
-        """Ragged lengths that leave tokens over are an error, and so is a reduction without lengths."""
+        """Ragged lengths that do not cover all tokens, and a reduction without lengths, are errors."""
         flat = np.zeros(5)
         with pytest.raises(ValueError, match="must sum to the 5 tokens"):
             kl.token_kl(flat, flat, lengths=np.array([2, 2]))
@@ -200,10 +200,10 @@ class TestKlRatio:
         """k1 of 1 and 2 times the token's ratio, or the one of the sequence's mean over what counts."""
         inputs: dict[str, Any] = {"estimator": "k1", "lengths": np.array([2]), "kl_ratio": kl_ratio}
         reference = np.array([[-2.0, -4.0, NAN]])
-        found = kl.token_kl(self.POLICY, reference, old=self.OLD, **inputs)
-        np.testing.assert_allclose(found, [expected], rtol=1e-15)
+        got = kl.token_kl(self.POLICY, reference, old=self.OLD, **inputs)
+        np.testing.assert_allclose(got, [expected], rtol=1e-15)
         flat = kl.token_kl(self.POLICY[0, :2], reference[0, :2], old=self.OLD[0, :2], **inputs)
-        np.testing.assert_array_equal(flat, found[0, :2])
+        np.testing.assert_array_equal(flat, got[0, :2])
         np.testing.assert_array_equal(kl.token_kl(self.POLICY, reference, **inputs), [[1, 2, 0]])  # on-policy
 
     def test_errors_name_the_argument(self) -> None:

@@ -1,4 +1,4 @@
-"""The NumPy baseline's sums over a vocabulary, on numbers worked by hand and by differences."""
+"""The NumPy baseline's sums over a vocabulary, on hand-worked numbers and finite differences."""
 
 import math
 from typing import Any
@@ -19,16 +19,18 @@ class TestSelectiveLogSoftmax:
     def test_hand_worked(self) -> None:
         """Both temperatures, and the entropy of the tempered distribution."""
         for temperature, p in ((1.0, np.array([1, 2, 5]) / 8), (0.5, np.array([1, 4, 25]) / 30)):
-            found, entropy = subject.selective_log_softmax(LOGITS, np.array([1]), temperature=temperature, entropy=True)
-            np.testing.assert_allclose(found, [math.log(p[1])], rtol=1e-14)
+            logprobs, entropy = subject.selective_log_softmax(
+                LOGITS, np.array([1]), temperature=temperature, entropy=True
+            )
+            np.testing.assert_allclose(logprobs, [math.log(p[1])], rtol=1e-14)
             np.testing.assert_allclose(entropy, [-np.sum(p * np.log(p))], rtol=1e-14)
 
     @pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
     def test_offsets_and_impossible_tokens(self, offset: float) -> None:
         """A common offset changes nothing, and -inf neither overflows nor adds entropy."""
         logits = np.array([[0.0, -INF, 0.0]]) + offset
-        found, entropy = subject.selective_log_softmax(np.repeat(logits, 2, 0), np.array([0, 1]), entropy=True)
-        assert found.tolist() == [-math.log(2), -INF]
+        logprobs, entropy = subject.selective_log_softmax(np.repeat(logits, 2, 0), np.array([0, 1]), entropy=True)
+        assert logprobs.tolist() == [-math.log(2), -INF]
         np.testing.assert_allclose(entropy, math.log(2), rtol=1e-15)
 
     @pytest.mark.parametrize(
@@ -42,9 +44,9 @@ class TestSelectiveLogSoftmax:
     )
     def test_half_types_answer_in_float32(self, dtype: Any, result: Any) -> None:
         """Logits 0 0 are exact in every dtype, and log 1/2 is rounded to the result's."""
-        found = subject.selective_log_softmax(np.zeros((2, 2), dtype), np.array([0, 1]))
-        assert found.dtype == result
-        assert found.tolist() == [result(-math.log(2))] * 2
+        logprobs = subject.selective_log_softmax(np.zeros((2, 2), dtype), np.array([0, 1]))
+        assert logprobs.dtype == result
+        assert logprobs.tolist() == [result(-math.log(2))] * 2
 
     @pytest.mark.parametrize(
         ("logits", "ids", "message"),
@@ -63,7 +65,7 @@ class TestSelectiveLogSoftmax:
 
 
 class TestBackward:
-    """The way back."""
+    """The gradient."""
 
     @pytest.mark.parametrize("temperature", [0.5, 1.0])
     def test_equals_central_differences(self, temperature: float) -> None:
@@ -76,36 +78,36 @@ class TestBackward:
             lp, entropy = subject.selective_log_softmax(x, ids, temperature=temperature, entropy=True)
             return float(upstream @ lp + of_entropy @ entropy)
 
-        found = subject.selective_log_softmax_backward(
+        gradient = subject.selective_log_softmax_backward(
             logits, ids, upstream, temperature=temperature, grad_entropy=of_entropy
         )
-        for place in np.ndindex(logits.shape):
+        for index in np.ndindex(logits.shape):
             nudge = np.zeros(logits.shape)
-            nudge[place] = 1e-5
+            nudge[index] = 1e-5
             slope = (loss(logits + nudge) - loss(logits - nudge)) / 2e-5
-            assert found[place] == pytest.approx(slope, abs=1e-9)
+            assert gradient[index] == pytest.approx(slope, abs=1e-9)
 
     def test_dtype_is_that_of_the_logits(self) -> None:
         """A bfloat16 gradient for bfloat16 logits: g (onehot - 1/2) is exact."""
-        found = subject.selective_log_softmax_backward(
+        gradient = subject.selective_log_softmax_backward(
             np.zeros((1, 2), ml_dtypes.bfloat16), np.array([1]), np.array([2.0], np.float32)
         )
-        assert found.dtype == ml_dtypes.bfloat16
-        assert found.astype(float).tolist() == [[-1.0, 1.0]]
+        assert gradient.dtype == ml_dtypes.bfloat16
+        assert gradient.astype(float).tolist() == [[-1.0, 1.0]]
 
 
 class TestFullKl:
-    """The whole vocabulary."""
+    """KL over the vocabulary."""
 
     def test_hand_worked(self) -> None:
-        """3/4 against 1/2; certain against even; what only the policy can draw."""
+        """3/4 against 1/2, a certain against an even distribution, and a token that only the policy can draw."""
         with np.errstate(divide="ignore"):
-            p, q, one = np.log([0.75, 0.25]), np.log([0.5, 0.5]), np.log([1.0, 0.0])
-        found = subject.full_kl(np.array([p, one, q]), np.array([q, q, one]))
+            p, q, certain = np.log([0.75, 0.25]), np.log([0.5, 0.5]), np.log([1.0, 0.0])
+        got = subject.full_kl(np.array([p, certain, q]), np.array([q, q, certain]))
         want = [0.75 * math.log(1.5) + 0.25 * math.log(0.5), math.log(2), INF]
-        np.testing.assert_allclose(found, want, rtol=1e-15)
+        np.testing.assert_allclose(got, want, rtol=1e-15)
 
     def test_shapes_must_agree(self) -> None:
-        """Another reference is refused by name."""
+        """The error names the reference."""
         with pytest.raises(ValueError, match="`reference_logprobs` has shape"):
             subject.full_kl(np.zeros((1, 2)), np.zeros((1, 3)))

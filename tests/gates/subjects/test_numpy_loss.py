@@ -22,12 +22,12 @@ def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     mask = np.arange(5) < np.array([5, 2, 0, 4, 1, 3])[:, None]
     policy, old, reference = (np.where(mask, -rng.gamma(1.0, 1.0, mask.shape), NAN) for _ in range(3))
-    one = LOSSES.get(algorithm, LOSSES["grpo"])
-    lacking = {name for name in ("epsilon_low", "epsilon_high") if name not in one.constants}
-    own: dict[str, Any] = dict.fromkeys(lacking if one.two_sided else lacking | {"delta"})
-    if "sapo_temperature_positive" in one.constants:
+    preset = LOSSES.get(algorithm, LOSSES["grpo"])
+    lacking = {name for name in ("epsilon_low", "epsilon_high") if name not in preset.constants}
+    own: dict[str, Any] = dict.fromkeys(lacking if preset.two_sided else lacking | {"delta"})
+    if "sapo_temperature_positive" in preset.constants:
         own |= {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.5}
-    if "cispo_bound" in one.constants:
+    if "cispo_bound" in preset.constants:
         own["cispo_bound"] = "relative"
     own |= {name: value for name, value in one.constants.items() if name.startswith("vespo")}
     return {
@@ -107,16 +107,16 @@ class TestPolicyLoss:
         if not LOSSES[algorithm].kl_in_loss:
             changes = {name: x for name, x in changes.items() if name.startswith("epsilon")}  # it has no KL term
         inputs = loss_inputs(algorithm, **{"dapo_denominator": "global", **changes})
-        inputs |= changes if algorithm == "rloo" else {}  # its clip, which it need not have
+        inputs |= changes if algorithm == "rloo" else {}  # its optional clip
         _, gradient = subject.policy_loss(**inputs)
         step, slope = 1e-6, np.zeros(gradient.shape)
-        for place in np.argwhere(inputs["mask"]):
+        for index in np.argwhere(inputs["mask"]):
             nudge = np.zeros(gradient.shape)
-            nudge[tuple(place)] = step
+            nudge[tuple(index)] = step
             up, down = (
                 subject.policy_loss(**{**inputs, "policy": inputs["policy"] + side * nudge})[0] for side in (1, -1)
             )
-            slope[tuple(place)] = (up - down) / (2 * step)
+            slope[tuple(index)] = (up - down) / (2 * step)
         np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-9)
         assert not gradient[~inputs["mask"]].any()
 
@@ -126,25 +126,25 @@ class TestPolicyLoss:
         ids=["plain", "kl", "absolute"],
     )
     def test_cispo_gradient_is_the_slope_at_held_ratios(self, changes: dict[str, Any]) -> None:
-        """Moved with the policy, the old log-probs hold every ratio: what is left of the slope is the gradient."""
+        """If the old log-probs move with the policy, every ratio is constant, and the slope is the gradient."""
         inputs = {**loss_inputs("cispo", dapo_denominator="global"), **changes}
         _, gradient = subject.policy_loss(**inputs)
         slope = np.zeros(gradient.shape)
-        for place in np.argwhere(inputs["mask"]):
+        for index in np.argwhere(inputs["mask"]):
             nudge = np.zeros(gradient.shape)
-            nudge[tuple(place)] = 1e-6
+            nudge[tuple(index)] = 1e-6
             sides = [
                 subject.policy_loss(**{**inputs, **{name: inputs[name] + side * nudge for name in ("policy", "old")}})[
                     0
                 ]
                 for side in (1, -1)
             ]
-            slope[tuple(place)] = (sides[0] - sides[1]) / 2e-6
+            slope[tuple(index)] = (sides[0] - sides[1]) / 2e-6
         np.testing.assert_allclose(gradient, slope, rtol=1e-6, atol=1e-9)
 
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
-    def test_every_layout_is_one_loss(self, algorithm: str) -> None:
-        """A mask, the lengths that it means and flat arrays give the same loss and the same gradients."""
+    def test_every_layout_gives_the_same_loss(self, algorithm: str) -> None:
+        """A mask, equivalent lengths and flat arrays give the same loss and gradients."""
         inputs = loss_inputs(algorithm, dapo_denominator="group")
         mask = inputs["mask"]
         loss, gradient = subject.policy_loss(**inputs)
@@ -217,12 +217,12 @@ class TestPolicyLoss:
         ],
     )
     def test_errors_name_the_argument(self, algorithm: str, changes: dict[str, Any], message: str) -> None:
-        """A convention that is missing or does not fit is a ValueError."""
+        """A missing or invalid convention raises a ValueError."""
         with pytest.raises(ValueError, match=message):
             subject.policy_loss(**{**loss_inputs(algorithm), **changes})
 
     def test_window_of_a_generation_batch(self) -> None:
-        """TRL's denominator is the one that is given, and is needed."""
+        """TRL's denominator is the given one, and is required."""
         inputs = loss_inputs("dapo", dapo_denominator="trl")
         whole_step, _ = subject.policy_loss(**loss_inputs("dapo", dapo_denominator="global"))
         tokens = float(inputs["mask"].sum())
@@ -231,11 +231,11 @@ class TestPolicyLoss:
             subject.policy_loss(**inputs)
 
 
-class TestDoor:
-    """What the worker finds."""
+class TestSubject:
+    """The ops of the subject."""
 
     def test_ops_answer_with_named_outputs(self) -> None:
-        """Every op returns the outputs that its name promises."""
+        """Every op returns its declared outputs."""
         pair = np.array([[-1.0, -2.0]])
         calls = {
             "group_advantages": {"rewards": np.array([1.0, 2.0]), "group_size": 2},
@@ -245,8 +245,8 @@ class TestDoor:
             "importance_ratio": {"policy": pair, "old": pair, "level": "token"},
             "importance_weights": {"old": pair, "sampling": pair, "correction": "tis", "level": "token", "c_max": 2.0},
         }
-        found = {name: sorted(whole.OPS[name](**inputs)) for name, inputs in calls.items()}
-        assert found == {
+        outputs = {name: sorted(whole.OPS[name](**inputs)) for name, inputs in calls.items()}
+        assert outputs == {
             "importance_ratio": ["ratio"],
             "importance_weights": ["weights"],
             "group_advantages": ["advantages"],
@@ -274,7 +274,7 @@ class TestDoor:
     def test_patch_targets_are_alive(
         self, module: Any, target: str, mistake: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Replacing a patch target changes what the ops answer, so a mutation is a mistake."""
+        """Replacing a patch target changes the results of the ops."""
 
         def answers() -> list[bytes]:
             inputs = loss_inputs("dr_grpo", beta=0.1)
@@ -289,7 +289,7 @@ class TestDoor:
 
 
 def test_an_overflowing_kl_is_infinite_and_never_nan() -> None:
-    """At d = 1000 k3 is +inf and its slope -inf, with an exact difference and with one that lost something."""
+    """At d = 1000 k3 is +inf and its slope -inf, with an exact and with a rounded difference."""
     for lost in (0.0, 1e-14):
         with np.errstate(over="ignore"):
             value, slope = subject.estimate(np.array([1000.0]), np.array([lost]), "k3")

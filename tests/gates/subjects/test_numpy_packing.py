@@ -1,4 +1,4 @@
-"""The NumPy baseline's packing against bins worked by hand; the oracle is not asked."""
+"""The NumPy baseline's packing against hand-worked bins, without the oracle."""
 
 import itertools
 from typing import Any
@@ -79,7 +79,7 @@ class TestBestFit:
 class TestOverLong:
     """Sequences longer than a bin."""
 
-    def test_truncation_keeps_a_binful(self) -> None:
+    def test_truncation_fills_a_bin(self) -> None:
         """25 tokens count as ten, and so does their share of the efficiency."""
         indices, offsets, efficiency = subject.pack_sequences([25, 4], 10, over_long="truncate")
         assert (indices.tolist(), offsets.tolist(), efficiency) == ([0, 1], [0, 1, 2], 0.7)

@@ -1,4 +1,4 @@
-"""The NumPy baseline's preference losses, on numbers worked out by hand and by central differences."""
+"""The NumPy baseline's preference losses, on hand-worked numbers and central differences."""
 
 import math
 from typing import Any
@@ -40,14 +40,14 @@ def inputs(loss: str) -> dict[str, Any]:
 @pytest.mark.parametrize("loss", CONSTANTS)
 def test_the_gradient_is_the_slope_of_the_loss(loss: str) -> None:
     """Central differences of the loss agree with the gradient, which is 0 in masked slots."""
-    given = inputs(loss)
-    _, gradient = subject.preference_loss(**given)
+    arguments = inputs(loss)
+    _, gradient = subject.preference_loss(**arguments)
     for i, t in np.argwhere(MASK):
         values = []
         for h in (1e-6, -1e-6):
-            moved = given["policy"].copy()
+            moved = arguments["policy"].copy()
             moved[i, t] += h
-            values.append(subject.preference_loss(**{**given, "policy": moved})[0])
+            values.append(subject.preference_loss(**{**arguments, "policy": moved})[0])
         assert gradient[i, t] == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-6, abs=1e-9)
     assert not gradient[~MASK].any()
 
@@ -66,9 +66,9 @@ def test_the_gradient_is_the_slope_of_the_loss(loss: str) -> None:
 )
 def test_losses_by_hand(loss: str, constants: dict[str, Any], want: float) -> None:
     """One pair of one token each, policy -0.5 and -2, reference -1.5 twice: both differences are 1.5."""
-    given = {"policy": [[-0.5], [-2.0]], "reference": [[-1.5], [-1.5]], "mask": [[1], [1]], "loss": loss, **NONE}
-    arrays = {name: np.array(given[name], np.float64) for name in ("policy", "reference", "mask")}
-    assert subject.preference_loss(**{**given, **arrays, **constants})[0] == pytest.approx(want, rel=1e-14)
+    arguments = {"policy": [[-0.5], [-2.0]], "reference": [[-1.5], [-1.5]], "mask": [[1], [1]], "loss": loss, **NONE}
+    arrays = {name: np.array(arguments[name], np.float64) for name in ("policy", "reference", "mask")}
+    assert subject.preference_loss(**{**arguments, **arrays, **constants})[0] == pytest.approx(want, rel=1e-14)
 
 
 def test_kto_by_hand() -> None:
@@ -99,10 +99,10 @@ def test_choices() -> None:
         subject.best_of_n(np.array([math.nan, math.nan]), 2)
 
 
-def test_what_is_no_pair_is_an_error() -> None:
+def test_an_odd_number_of_rows_is_an_error() -> None:
     """An odd number of rows, and an unknown loss, are refused."""
-    given = inputs("dpo")
+    arguments = inputs("dpo")
     with pytest.raises(ValueError, match=r"must be \(2 P, T\)"):
-        subject.preference_loss(**{**given, "policy": given["policy"][:3]})
+        subject.preference_loss(**{**arguments, "policy": arguments["policy"][:3]})
     with pytest.raises(ValueError, match="'dpo2'"):
-        subject.preference_loss(**{**given, "loss": "dpo2"})
+        subject.preference_loss(**{**arguments, "loss": "dpo2"})

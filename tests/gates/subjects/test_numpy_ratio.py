@@ -1,4 +1,4 @@
-"""The NumPy baseline's ratios, corrections and statistics on numbers worked out by hand."""
+"""The NumPy baseline's ratios, corrections and statistics on hand-worked numbers."""
 
 import math
 from typing import Any
@@ -89,7 +89,7 @@ class TestWeights:
         ],
     )
     def test_errors(self, change: dict[str, Any], message: str) -> None:
-        """Unknown conventions and bounds out of order are refused by name."""
+        """The error names unknown conventions and reversed bounds."""
         options: dict[str, Any] = {"correction": "tis", "level": "token", "c_min": None, "c_max": 2.0, "mask": MASK}
         with pytest.raises(ValueError, match=message):
             subject.importance_weights(POLICY, OLD, **options | change)

@@ -22,24 +22,24 @@ class TestNormaliseThenSum:
 
     def test_units_do_not_matter(self) -> None:
         """Scores of 0, 1 and of 0, 1000 count alike: z of -1 1 | 1 -1 in both, sums -2 2 | 2 -2, z again."""
-        found = advantages([[0, 0], [1, 1000], [5, 0.2], [4, 0.1]], [1.0, 1.0], 2)
-        np.testing.assert_allclose(found, [-1, 1, 1, -1], rtol=1e-14)
+        got = advantages([[0, 0], [1, 1000], [5, 0.2], [4, 0.1]], [1.0, 1.0], 2)
+        np.testing.assert_allclose(got, [-1, 1, 1, -1], rtol=1e-14)
 
     def test_hand_worked_stages(self) -> None:
         """One function, groups 1 3 | 0 8: ε 1 and ddof 0 give ∓1/2 | ∓4/5; their squares sum to 1.78."""
         squares = 2 * (0.25 + 0.64)
         want = np.array([-0.5, 0.5, -0.8, 0.8]) / (math.sqrt(squares / 3) + 0.5)
-        found = advantages([[1], [3], [0], [8]], [1.0], 2, group_eps=1.0, batch_ddof=1, batch_eps=0.5)
-        np.testing.assert_allclose(found, want, rtol=1e-14)
+        got = advantages([[1], [3], [0], [8]], [1.0], 2, group_eps=1.0, batch_ddof=1, batch_eps=0.5)
+        np.testing.assert_allclose(got, want, rtol=1e-14)
 
-    def test_unscored(self) -> None:
+    def test_unscored_rewards_are_left_out(self) -> None:
         """A NaN is 0 in the sum: rows -1 1 | NaN of one function with 2 1 0 of the other; a row of NaN is out."""
-        found = advantages([[1, 5], [3, 5], [NAN, NAN], [NAN, 5]], [1.0, 1.0], 4)
+        got = advantages([[1, 5], [3, 5], [NAN, NAN], [NAN, 5]], [1.0, 1.0], 4)
         # z of the first: -1 1 - -; the second is constant: 0. Sums -1 1 (out) 0: mean 0, std sqrt(2/3)
-        np.testing.assert_allclose(found, np.array([-1, 1, 0, 0]) / math.sqrt(2 / 3), rtol=1e-14)
+        np.testing.assert_allclose(got, np.array([-1, 1, 0, 0]) / math.sqrt(2 / 3), rtol=1e-14)
 
     def test_equal_sums_are_zero(self) -> None:
-        """Two functions that contradict each other leave nothing."""
+        """Two contradicting functions cancel."""
         assert advantages([[0, 1], [1, 0]], [1.0, 1.0], 2).tolist() == [0, 0]
 
     def test_dtype_is_the_rewards(self) -> None:
@@ -61,6 +61,6 @@ class TestNormaliseThenSum:
     def test_errors_name_the_argument(
         self, rewards: Any, weights: list[float], group_size: int, stages: dict[str, Any], message: str
     ) -> None:
-        """What cannot be computed is a ValueError."""
+        """Invalid arguments raise a ValueError."""
         with pytest.raises(ValueError, match=message):
             advantages(rewards, weights, group_size, **stages)

@@ -1,4 +1,4 @@
-"""The NumPy baseline's sampler on distributions that a hand can filter, and its random numbers on published ones."""
+"""The NumPy baseline's sampler on hand-worked distributions, and its random numbers on published vectors."""
 
 import math
 from typing import Any
@@ -13,13 +13,13 @@ OFF: dict[str, Any] = {"order": "hf", "temperature": 1.0}
 
 
 def kept(logits: Any, **choice: Any) -> list[int]:
-    found = subject.filtered_logprobs(np.asarray(logits, np.float64), **{**OFF, **choice})
-    np.testing.assert_allclose(np.exp(found).sum(axis=1), 1.0, rtol=1e-14)
-    return np.flatnonzero(found[0] > -math.inf).tolist()
+    logprobs = subject.filtered_logprobs(np.asarray(logits, np.float64), **{**OFF, **choice})
+    np.testing.assert_allclose(np.exp(logprobs).sum(axis=1), 1.0, rtol=1e-14)
+    return np.flatnonzero(logprobs[0] > -math.inf).tolist()
 
 
 class TestFilters:
-    """What stays."""
+    """The tokens that stay."""
 
     @pytest.mark.parametrize(
         ("choice", "ids"),
@@ -58,13 +58,13 @@ class TestFilters:
         mlx = {"order": "mlx-lm"}
         assert (kept(equal, top_k=2, **mlx), kept(equal, top_p=0.5, **mlx)) == ([0, 1], [0, 1, 2, 3])
 
-    def test_penalty_divides_what_is_positive(self) -> None:
+    def test_penalty_divides_positive_logits(self) -> None:
         """2 becomes 1 and -1 becomes -2; -1 in the history is padding."""
-        found = subject.filtered_logprobs(
+        logprobs = subject.filtered_logprobs(
             np.array([[2.0, -1.0, 1.0]]), **OFF, repetition_penalty=2.0, history=np.array([[0, 1, -1, 0]])
         )
         weights = np.exp([1.0, -2.0, 1.0])
-        np.testing.assert_allclose(found[0], np.log(weights / weights.sum()), rtol=1e-14)
+        np.testing.assert_allclose(logprobs[0], np.log(weights / weights.sum()), rtol=1e-14)
 
     @pytest.mark.parametrize(
         ("choice", "message"),
@@ -79,7 +79,7 @@ class TestFilters:
         ],
     )
     def test_errors_name_the_argument(self, choice: dict[str, Any], message: str) -> None:
-        """Parameters outside their range, or without what they need, are refused."""
+        """Parameters outside their range, or without those they need, are refused."""
         with pytest.raises(ValueError, match=message):
             kept(WORKED, **choice)
 
@@ -98,7 +98,7 @@ class TestDraw:
         assert math.exp(logprobs[0]) == pytest.approx({1: 0.625, 2: 0.375}[token], rel=1e-14)
 
     def test_uniforms_are_in_range(self) -> None:
-        """1.0 draws nothing."""
+        """A uniform of 1.0 is refused."""
         with pytest.raises(ValueError, match="`uniforms` holds"):
             subject.sample_tokens(WORKED, np.array([1.0]), **OFF)
 
@@ -109,9 +109,9 @@ class TestPhilox:
     def test_published_vector(self) -> None:
         """Digits of pi as counter and key, as Random123 has them."""
         counter = np.array([0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344], np.uint32)
-        found = subject.philox4x32_10(counter, np.array([0xA4093822, 0x299F31D0], np.uint32))
-        assert found.tolist() == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
-        assert found.dtype == np.uint32
+        got = subject.philox4x32_10(counter, np.array([0xA4093822, 0x299F31D0], np.uint32))
+        assert got.tolist() == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
+        assert got.dtype == np.uint32
 
     def test_uniform_and_coin_by_hand(self) -> None:
         """All zero: the words 6627e8d5 e169c58d bc57ac4c 9b00dbd8, 53 bits of each pair."""

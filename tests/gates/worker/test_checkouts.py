@@ -24,7 +24,7 @@ ROOT = Path(gates.__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Another checkout: the same files elsewhere."""
+    """Copy the files to another folder, as another checkout."""
     folder = tmp_path_factory.mktemp("copy")
     for package in ("gates", "reference"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -49,14 +49,14 @@ def test_a_shipped_subject_with_code_of_another_checkout_is_refused(tmp_path: Pa
     python = interpreter(tmp_path, copy)
     with pytest.raises(ConfigurationError) as refused:
         Worker.start(baseline(python), threads=1)
-    words = str(refused.value)
+    message = str(refused.value)
     for part in (python, str(copy / "gates"), str(ROOT / "gates"), f"pip install -e {ROOT}"):
-        assert part in words
-    assert "\n" not in words
+        assert part in message
+    assert "\n" not in message
 
 
 def test_the_run_stops(tmp_path: Path, copy: Path) -> None:
-    """It is an error of the whole run and no verdict."""
+    """The run ends with an error instead of a verdict."""
     cases = plan(load().select(("kl.k3",)), [baseline(interpreter(tmp_path, copy))], quick=True)
     with pytest.raises(ConfigurationError, match="must be of one checkout"):
         list(run(cases, Options()))
@@ -77,13 +77,13 @@ def test_the_command_ends_with_2(
 
 
 def test_the_same_checkout_is_judged(tmp_path: Path) -> None:
-    """Another interpreter is no reason to refuse."""
+    """Another interpreter is accepted."""
     (judged, *_) = run(plan(load().select(("kl.k3",)), [baseline(interpreter(tmp_path, ROOT))], quick=True), Options())
     assert judged.verdict.status == "correct"
 
 
-def test_a_file_of_the_users_may_import_another_checkout(tmp_path: Path, copy: Path) -> None:
-    """What its own file imports is the user's choice, and part of what is judged."""
+def test_a_user_file_may_import_another_checkout(tmp_path: Path, copy: Path) -> None:
+    """The imports of a user's file are part of the judged code."""
     file = tmp_path / "mine.py"
     file.write_text("import gates.model\n\n\ndef double(x):\n    return {'y': 2 * x}\n\n\nOPS = {'double': double}\n")
     worker = Worker.start(Subject("mine", file, "mine", interpreter(tmp_path, copy)), threads=1)

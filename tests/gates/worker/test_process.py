@@ -1,4 +1,4 @@
-"""The pipes between judge and worker: what crosses, what does not, and what happens when a subject misbehaves."""
+"""The pipes between judge and worker, and the outcomes of misbehaving subjects."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def call(subject: Subject, limit_s: float = 5.0, **inputs: Any) -> Outcome:
 
 
 class TestFrames:
-    """What a frame carries."""
+    """Encoding of frames."""
 
     @given(TREES)
-    def test_every_tree_comes_back_with_the_same_bits(self, tree: Any) -> None:
-        """A tree of wire values survives the wire bit for bit, NaN and infinities included."""
+    def test_trees_round_trip_bit_for_bit(self, tree: Any) -> None:
+        """NaN and infinities included."""
         assert equal(tree, round_trip(tree))
 
-    def test_a_numpy_number_that_is_not_finite_comes_back(self) -> None:
-        """A loss is often a np.float64, whose repr is no number."""
+    def test_a_nan_of_numpy_round_trips(self) -> None:
+        """A loss is often a np.float64, whose repr is not JSON."""
         assert round_trip({"loss": np.float64("-inf")}) == {"loss": -np.inf}
 
     def test_layouts_and_byte_orders_arrive_as_plain_arrays(self) -> None:
@@ -84,8 +84,8 @@ class TestFrames:
         assert back.dtype == np.dtype("<i4")
 
     @pytest.mark.parametrize("value", [b"bytes", {1, 2}, 1j, {"$array": 0}, {1: 2}, np.array(["a"]), np.array([None])])
-    def test_what_is_no_wire_value_is_refused(self, value: Any) -> None:
-        """Bytes, sets, complex numbers, reserved or non-text keys and object arrays do not cross."""
+    def test_other_values_are_refused(self, value: Any) -> None:
+        """Bytes, sets, complex numbers, reserved or non-text keys and object arrays."""
         with pytest.raises(frames.FrameError):
             frames.encode({"v": value})
 
@@ -100,23 +100,21 @@ class TestFrames:
         ],
         ids=["huge", "negative", "objects", "no shape", "no list"],
     )
-    def test_a_lying_header_is_refused_before_anything_is_allocated(self, buffers: Any) -> None:
+    def test_a_false_header_is_refused_before_allocation(self, buffers: Any) -> None:
         """Sizes, shapes and dtypes are checked from the header alone."""
         with pytest.raises(frames.FrameError):
             frames.parse_header(json.dumps({"body": None, "buffers": buffers}).encode())
 
     def test_a_wrong_magic_or_length_is_refused(self) -> None:
-        """Text on the pipe, or a header longer than a MiB, is no frame."""
+        """Text on the pipe, or a header longer than a MiB, is not a frame."""
         with pytest.raises(frames.FrameError, match="must start with"):
             frames.header_size(b"Hello, w")
         with pytest.raises(frames.FrameError, match="at most"):
             frames.header_size(frames.PREFIX.pack(frames.MAGIC, frames.HEADER_LIMIT + 1))
 
     @given(tree=TREES, step=st.integers(1, 40), room=st.integers(1, 64), most=st.integers(1, 4))
-    def test_a_frame_is_whole_however_little_a_pipe_takes_at_once(
-        self, tree: Any, step: int, room: int, most: int
-    ) -> None:
-        """Batches of few parts and bytes, taken a few bytes at a time, add up to the frame."""
+    def test_partial_writes_add_up_to_the_frame(self, tree: Any, step: int, room: int, most: int) -> None:
+        """Small batches that are written a few bytes at a time add up to the frame."""
         parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
         whole, sent = b"".join(map(bytes, parts)), b""
         with pytest.MonkeyPatch.context() as patch:
@@ -131,13 +129,13 @@ class TestFrames:
         assert sent == whole
 
     @pytest.mark.parametrize("layout", ["strided", "read-only", "big-endian", "misaligned"])
-    def test_a_layout_changes_the_memory_and_not_the_values(self, layout: str) -> None:
-        """Every layout holds the same numbers."""
+    def test_a_layout_keeps_the_values(self, layout: str) -> None:
+        """The memory layout changes, the numbers do not."""
         array = np.arange(12.0).reshape(3, 4)
         assert np.array_equal(worker.rebuild(array, layout), array)
 
     def test_bfloat16_holds_the_same_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where ml_dtypes is, float32 that bfloat16 can hold becomes bfloat16 and comes back; elsewhere that is said."""
+        """With ml_dtypes, exact values round-trip through bfloat16; without it the call is unsupported."""
         array = np.array([1.5, -(2.0**-130), np.inf, 0.0], np.float32)
         narrow = worker.rebuild(array, "bfloat16")
         assert (narrow.dtype.name, narrow.itemsize) == ("bfloat16", 2)
@@ -148,21 +146,21 @@ class TestFrames:
 
 
 class TestWorker:
-    """How a subject's behaviour becomes an outcome."""
+    """The outcome of each behaviour of a subject."""
 
-    def test_a_value_comes_back(self, subject: Maker) -> None:
-        """A working subject answers with its arrays."""
+    def test_a_value_is_returned(self, subject: Maker) -> None:
+        """A working subject returns its arrays."""
         outcome = call(subject("return {'y': 2 * x}"))
         assert outcome.kind == "value"
         assert outcome.value["y"].tolist() == [2.0, 2.0, 2.0]
 
     def test_noise_on_stdout_is_harmless(self, subject: Maker) -> None:
-        """A subject may print, at import and in a call, by Python and by the file descriptor."""
+        """A subject may print at import and in a call, through Python or the file descriptor."""
         noisy = subject("import os\nos.write(1, b'GATE' * 50000)\nprint('hello')\nreturn {'y': x}", head="print('hi')")
         assert call(noisy).kind == "value"
 
     @pytest.mark.parametrize(
-        ("body", "kind", "words"),
+        ("body", "kind", "message"),
         [
             ("raise ValueError('x is odd')", "raised", "ValueError: x is odd"),
             ("raise SystemExit(3)", "raised", "SystemExit: 3"),
@@ -175,14 +173,14 @@ class TestWorker:
         ],
         ids=["raises", "exits", "unsupported", "no dict", "no wire value", "segfault", "killed", "quits"],
     )
-    def test_misbehaviour_is_told_apart(self, subject: Maker, body: str, kind: str, words: str) -> None:
-        """An exception, an unsupported case, a crash and a wrong value each have their own outcome and words."""
+    def test_each_misbehaviour_has_its_outcome(self, subject: Maker, body: str, kind: str, message: str) -> None:
+        """An exception, an unsupported case, a crash and a wrong value are distinguished."""
         outcome = call(subject(body))
         assert outcome.kind == kind
-        assert words in outcome.error
+        assert message in outcome.error
 
-    def test_a_hang_ends_at_the_limit_with_its_whole_group(self, subject: Maker) -> None:
-        """A subject that hangs is killed with the children it started."""
+    def test_a_hang_ends_with_its_process_group(self, subject: Maker) -> None:
+        """A hanging subject is killed together with its children."""
         hanging = subject(
             "import subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
             "open(__file__ + '.pid', 'w').write(str(child.pid))\ntime.sleep(60)"
@@ -198,7 +196,7 @@ class TestWorker:
             assert time.monotonic() < deadline, "the child outlived its group"
             time.sleep(0.05)
 
-    def test_a_worker_leaves_when_the_judge_is_gone(self, subject: Maker) -> None:
+    def test_a_worker_exits_without_its_judge(self, subject: Maker) -> None:
         """The end of the request pipe ends a worker, even in the middle of a call."""
         running = Worker.start(subject("import time\ntime.sleep(60)"), threads=1)
         for part in frames.encode({"op": "double", "inputs": {"x": np.ones(1)}, "layout": {}}):
@@ -209,7 +207,7 @@ class TestWorker:
         running.close()
 
     def test_two_threads_may_close_a_worker(self, subject: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Ctrl-C ends it from one thread while the thread of its call sees the pipe break: the pipes are closed once."""
+        """After Ctrl-C two threads may close it at once; the pipes are closed once."""
         running = Worker.start(subject("return {'y': x}"), threads=1)
         failed: list[BaseException] = []
 
@@ -219,32 +217,32 @@ class TestWorker:
             except OSError as error:
                 failed.append(error)
 
-        other = threading.Thread(target=close)
+        thread = threading.Thread(target=close)
         find = Watch.find
 
         def in_the_middle(watch: Watch) -> list[psutil.Process]:
             monkeypatch.setattr(Watch, "find", find)
-            other.start()
-            other.join(0.5)  # done by then, or waiting for this one
+            thread.start()
+            thread.join(0.5)  # done by then, or waiting for this one
             return find(watch)
 
         monkeypatch.setattr(Watch, "find", in_the_middle)
         close()
-        other.join(10.0)
-        assert not other.is_alive()
+        thread.join(10.0)
+        assert not thread.is_alive()
         assert not failed
 
     @pytest.mark.parametrize(
         ("head", "kind"), [("import no_such_module", "absent"), ("1 / 0", "broken"), ("raise SystemExit", "broken")]
     )
-    def test_a_subject_that_does_not_start_says_why(self, subject: Maker, head: str, kind: str) -> None:
-        """A missing module is an absence; anything else at import is a broken subject."""
+    def test_a_failed_start_has_a_reason(self, subject: Maker, head: str, kind: str) -> None:
+        """A missing module is absent; other errors at import are a broken subject."""
         with pytest.raises(WorkerError) as caught:
             Worker.start(subject("return {}", head=head), threads=1)
         assert caught.value.kind == kind
 
-    def test_a_layout_that_is_not_to_be_had_is_unsupported(self, subject: Maker) -> None:
-        """Where the subject's interpreter has no bfloat16, the call is unsupported and the worker goes on."""
+    def test_an_unavailable_layout_is_unsupported(self, subject: Maker) -> None:
+        """Without bfloat16 in the interpreter the call is unsupported and the worker continues."""
         bare = subject("return {'y': x}", head="import sys\nsys.modules['ml_dtypes'] = None")
         running = Worker.start(bare, threads=1)
         try:
@@ -256,15 +254,15 @@ class TestWorker:
         finally:
             running.close()
 
-    def test_a_subjects_own_variables_reach_it(self, subject: Maker) -> None:
-        """What a variant sets in its environment is there when its file loads, and nowhere else."""
+    def test_a_subject_has_its_environment_variables(self, subject: Maker) -> None:
+        """The variables of a variant are set when its file loads, and only there."""
         plain = subject(
             "return {'y': np.array(len(FORCED))}", head="import os\nFORCED = os.environ.get('RLKERNELS_ISA', '')"
         )
         assert call(plain).value["y"] == 0
         assert call(replace(plain, environment={"RLKERNELS_ISA": "avx2"})).value["y"] == 4
 
-    def test_big_frames_both_ways_do_not_block(self, subject: Maker) -> None:
-        """Eight megabytes go in and come back although no pipe holds them."""
+    def test_large_frames_do_not_deadlock(self, subject: Maker) -> None:
+        """Eight megabytes each way exceed the capacity of the pipes."""
         outcome = call(subject("return {'y': x}"), x=np.ones(1 << 20))
         assert outcome.value["y"].size == 1 << 20

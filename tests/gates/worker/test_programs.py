@@ -1,4 +1,4 @@
-"""Subjects that are programs: the example in Perl, what its documentation says, and programs that speak badly."""
+"""Programs as subjects: the example in Perl, the protocol's page, and programs that break the protocol."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(not shutil.which("perl"), reason="there is no Perl here, in which the example is written")
 class TestExample:
-    """60 lines of Perl are a subject."""
+    """The example in Perl."""
 
     def test_it_passes_its_gates(self, tmp_path: Path) -> None:
-        """All three estimators hold; what it does not provide is unsupported."""
+        """All three estimators pass; other ops are unsupported."""
         done = gates("check", "kl.k1", "kl.k2", "kl.k3", "--subject", str(EXAMPLE), cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.splitlines()[-1] == "exit 0: all 3 correct"
         assert re.search(r"correct +token_kl\[k1\] · token_kl\[k2\] · token_kl\[k3\]", done.stdout)
 
-    def test_a_mistake_in_it_is_found(self, tmp_path: Path) -> None:
+    def test_a_mistake_in_it_is_caught(self, tmp_path: Path) -> None:
         """Without the sign, k1 fails, and the counterexample is one token."""
         wrong = tmp_path / "wrong"
         wrong.write_text(EXAMPLE.read_text().replace("? -$d :", "? $d :"))
@@ -79,16 +79,16 @@ class TestExample:
         assert done.returncode == 1
         assert re.search(r"smallest input \(\d+ → [23] numbers\)", done.stdout)
 
-    def test_it_is_sixty_lines(self) -> None:
-        """And the page says so."""
+    def test_it_has_sixty_lines(self) -> None:
+        """The page states the number."""
         assert len(EXAMPLE.read_text().splitlines()) <= 60
         assert "a whole subject in 60 lines" in PAGE
 
 
 class TestPage:
-    """docs/protocol.md says what the two ends do."""
+    """docs/protocol.md describes both ends."""
 
-    def test_numbers_and_names(self) -> None:
+    def test_constants_are_current(self) -> None:
         """Limits, dtypes, magic and version are those of the code."""
         assert all(f"`{dtype}`" in PAGE for dtype in frames.DTYPES)
         assert f"({frames.HEADER_LIMIT})" in PAGE
@@ -99,8 +99,8 @@ class TestPage:
         assert f"This is protocol {process.PROTOCOL}." in PAGE
         assert f"It has {process.START_LIMIT_S:.0f} s" in PAGE
 
-    def test_the_judge_sends_what_the_page_says(self, tmp_path: Path) -> None:
-        """The keys of the start and of a call, seen by a program."""
+    def test_requests_have_the_documented_keys(self, tmp_path: Path) -> None:
+        """The keys of the start and of a call, as received by a program."""
         note = tmp_path / "seen"
         file = program(tmp_path, f"say(frame({READY!r}))\nopen({str(note)!r}, 'w').write(json.dumps(receive()))\n")
         running = Worker.start(catalogue.from_file(str(file), None), threads=1)
@@ -116,11 +116,11 @@ class TestPage:
         assert set(json.loads(ready)) == {"kind", "provides", "versions", "documented"}
 
 
-class TestBadTalkers:
-    """Whatever a program says, the judge says what is wrong with it."""
+class TestProtocolErrors:
+    """Every violation of the protocol is reported."""
 
     @pytest.mark.parametrize(
-        ("body", "words"),
+        ("body", "message"),
         [
             ("", "ended with status 0"),
             ("say(b'Hello, world: no frame at all')", "must start with b'GATE'"),
@@ -141,13 +141,13 @@ class TestBadTalkers:
         ],
         ids=lambda value: value[:40] if value.startswith(("say", "os")) else "",
     )
-    def test_at_the_start(self, tmp_path: Path, body: str, words: str) -> None:
+    def test_a_bad_start_is_reported(self, tmp_path: Path, body: str, message: str) -> None:
         """The subject does not start, with the reason."""
-        with pytest.raises(WorkerError, match=re.escape(words)):
+        with pytest.raises(WorkerError, match=re.escape(message)):
             Worker.start(catalogue.from_file(str(program(tmp_path, body + "\n")), None), threads=1)
 
     @pytest.mark.parametrize(
-        ("answer", "words"),
+        ("answer", "message"),
         [
             ({**ANSWER, "id": 2}, "answered call 2, must answer call 1"),
             ({k: v for k, v in ANSWER.items() if k != "id"}, "answered call None"),
@@ -158,13 +158,13 @@ class TestBadTalkers:
         ],
         ids=["another id", "no id", "kind", "no object", "seconds", "no kind"],
     )
-    def test_in_a_call(self, tmp_path: Path, answer: dict[str, object], words: str) -> None:
+    def test_a_bad_answer_is_reported(self, tmp_path: Path, answer: dict[str, object], message: str) -> None:
         """The call crashed, with the reason."""
         file = program(tmp_path, f"say(frame({READY!r}))\nreceive()\nsay(frame({answer!r}))\ntime.sleep(20)\n")
         running = Worker.start(catalogue.from_file(str(file), None), threads=1)
         outcome = running.call("double", {}, limit_s=10.0)
         assert outcome.kind == "crashed"
-        assert words in outcome.error
+        assert message in outcome.error
         assert not running.alive
 
     def test_arrays_too_large_for_the_judge_are_refused_from_the_header(self, tmp_path: Path) -> None:
@@ -177,22 +177,22 @@ class TestBadTalkers:
         assert "must be at most 1073741824" in running.call("double", {}, limit_s=10.0).error
 
     @pytest.mark.parametrize(
-        ("first", "words"),
+        ("first", "message"),
         [
             ("#!/no/such/interpreter\n", "the interpreter that its first line names is not here"),
             ("no program\n", "does not start with #!"),
         ],
     )
-    def test_what_the_system_does_not_run_is_absent(self, tmp_path: Path, first: str, words: str) -> None:
-        """With what its first line should say."""
+    def test_a_program_that_cannot_run_is_absent(self, tmp_path: Path, first: str, message: str) -> None:
+        """The message suggests a first line."""
         file = tmp_path / "talker"
         file.write_text(first)
         file.chmod(0o755)
-        with pytest.raises(WorkerError, match=words):
+        with pytest.raises(WorkerError, match=message):
             Worker.start(catalogue.from_file(str(file), None), threads=1)
 
 
-def test_a_frame_is_what_the_page_says() -> None:
+def test_a_frame_has_the_documented_bytes() -> None:
     """Prefix, header and bytes of one array, by hand."""
     data = b"".join(bytes(part) for part in frames.encode({"a": np.array([1.0, 2.0], "<f4")}))
     size = struct.unpack("<I", data[4:8])[0]

@@ -1,4 +1,4 @@
-"""Processes that leave their parents end with the worker, and pages that processes share count once."""
+"""Detached processes end with the worker, and shared pages count once."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def lives(pid: int) -> bool:
 
 
 ENDS = ["time.sleep(90)", "os.execvp('sleep', ['sleep', '90'])"]
-if sys.platform == "linux":  # elsewhere one without its environment is not found
+if sys.platform == "linux":  # elsewhere a daemon with a cleared environment is not found
     ENDS.append("os.execve('/bin/sleep', ['sleep', '90'], {{}})")
 
 
 @pytest.mark.parametrize("ends", ENDS)
 def test_a_daemon_ends_with_the_worker(tmp_path: Path, ends: str) -> None:
-    """One that has a session of its own and no parent that lives, before the judge has looked."""
+    """A daemon with its own session whose parent ended before the judge looked."""
     note = tmp_path / "pid"
     running = Worker.start(subject(tmp_path, DAEMON.format(note=str(note), ends=ends.format())), threads=1)
     try:
@@ -88,7 +88,7 @@ def test_a_daemon_ends_with_the_worker(tmp_path: Path, ends: str) -> None:
 
 
 def test_other_processes_are_spared(tmp_path: Path) -> None:
-    """Another worker has another token."""
+    """Processes of another worker have another token."""
     quiet = subject(tmp_path, "return {'y': x}")
     first, second = (Worker.start(quiet, threads=1) for _ in range(2))
     try:
@@ -101,7 +101,7 @@ def test_other_processes_are_spared(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="macOS does not say how much of its memory a process shares")
 def test_shared_pages_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four children that read an array of 200 MiB: together beyond a limit of 600 MiB by their numbers, below it in fact."""
+    """Four children share an array of 200 MiB: the sum of resident sizes exceeds 600 MiB, the memory used does not."""
     sums: list[int] = []
 
     known = watch._resident

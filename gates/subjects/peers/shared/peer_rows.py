@@ -1,6 +1,6 @@
-"""What adapters share whatever their framework: layouts of rows, and the refusal of conventions that a peer lacks.
+"""Shared by adapters of any framework: layouts of rows, and the refusal of conventions that a peer lacks.
 
-An adapter finds it beside itself: Gates is not installed in a peer's environment. It holds no formula of any op.
+It is copied next to an adapter, since Gates is not installed in a peer's environment. It has no formula of any op.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ Array = np.ndarray[Any, Any]
 Answer = dict[str, Any]
 
 
-def only(op: str, known: Mapping[str, tuple[Any, ...]], **asked: Any) -> None:
+def only(op: str, known: Mapping[str, tuple[Any, ...]], **requested: Any) -> None:
     """Refuse a choice that the peer does not have, by the adapter's own CONVENTIONS.
 
     Raises:
-        NotImplementedError: a convention that is declared has another value here.
+        NotImplementedError: a declared convention has another value.
     """
-    for name, choice in asked.items():
+    for name, choice in requested.items():
         if name in known and choice not in known[name]:
             raise NotImplementedError(f"{op} of this library has {name} {known[name]}, not {choice!r}")
 
 
-def absent(op: str, **given: Any) -> None:
-    """Refuse inputs that the peer's function has no parameter for.
+def absent(op: str, **inputs: Any) -> None:
+    """Refuse inputs for which the peer's function has no parameter.
 
     Raises:
-        NotImplementedError: one of them is given: neither None nor False nor 0.
+        NotImplementedError: one of them is neither None nor False nor 0.
     """
-    for name, value in given.items():
+    for name, value in inputs.items():
         if value is not None and not (isinstance(value, (bool, int, float)) and not value):
             raise NotImplementedError(f"{op} of this library takes no {name}")
 
@@ -49,12 +49,12 @@ def mask_of(values: Array, mask: Array | None, lengths: Array | None) -> Array:
 
 
 def grid(values: Array | None, mask: Array, fill: float = 0.0) -> Array | None:
-    """Return (N,) values as (B, T), `fill` outside the mask; (B, T) and (B,) values as they are."""
+    """Return (N,) values as (B, T), `fill` outside the mask; (B, T) and (B,) values unchanged."""
     if values is None or values.shape in {mask.shape, mask.shape[:1]}:
         return values
-    found = np.full(mask.shape, fill, values.dtype)
-    found[mask] = values
-    return found
+    filled = np.full(mask.shape, fill, values.dtype)
+    filled[mask] = values
+    return filled
 
 
 def ungrid(values: Array, like: Array, mask: Array) -> Array:
@@ -71,7 +71,7 @@ def row_tokens(values: Array, mask: Array) -> list[Array]:
 def log_ratio_rows(
     function: Callable[[Array, Array], Any], left: Array, right: Array, mask: Array | None, lengths: Array | None
 ) -> Array:
-    """Call a function of two sequences' log-probs for each row's tokens; return what it gives, (B,)."""
+    """Call a function of two sequences' log-probs for each row's tokens; return its results (B,)."""
     where = mask_of(left, mask, lengths)
     pairs = zip(row_tokens(left, where), row_tokens(right, where), strict=True)
     return np.array([float(function(*pair)) for pair in pairs])

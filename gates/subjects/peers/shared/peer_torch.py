@@ -1,15 +1,15 @@
-"""What adapters of torch libraries share: tensors, autograd, and fake models that hold wanted log-probs.
+"""Shared by adapters of torch libraries: tensors, autograd, and fake models with given log-probs.
 
-An adapter finds it beside itself: Gates is not installed in a peer's environment. It holds no formula of any op.
+It is copied next to an adapter, since Gates is not installed in a peer's environment. It has no formula of any op.
 """
 
 from __future__ import annotations
 
 import os
 
-TIMED = bool(os.environ.get("GATES_TIMED"))  # benches/ratios.py sets it: a peer is timed as its users run it
+TIMED = bool(os.environ.get("GATES_TIMED"))  # set by benches/ratios.py, so that a peer is timed as its users run it
 if not TIMED:
-    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # what a peer compiles needs a C++ compiler, and minutes
+    os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # compilation needs a C++ compiler and takes minutes
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -20,31 +20,31 @@ import torch
 from peer_timed import Timed
 
 Array = np.ndarray[Any, Any]
-VOCABULARY = 7  # of the fake models
+VOCABULARY = 7  # vocabulary size of the fake models
 if not TIMED:
     torch.set_num_threads(1)
 
 
 def tensor(values: Any) -> Any:
-    """Return an array as a tensor of the same dtype that shares no memory with it; anything else as it is."""
+    """Return an array as a tensor of the same dtype without shared memory; other values unchanged."""
     if not isinstance(values, np.ndarray):
         return values
     return torch.from_numpy(values.astype(values.dtype.newbyteorder("="), order="C"))
 
 
 def loss_and_gradient(function: Callable[[torch.Tensor], torch.Tensor], values: Array) -> dict[str, Any]:
-    """Return a loss, and autograd's gradient by `values` in their shape and dtype (zeros if it reads none of them)."""
+    """Return a loss and autograd's gradient by `values` in their shape and dtype (zeros if the loss does not use them)."""
     leaf = tensor(values).requires_grad_()
     loss = function(leaf)
     gradient = torch.zeros_like(leaf)
     if loss.requires_grad:
-        (found,) = torch.autograd.grad(loss, leaf, allow_unused=True)
-        gradient = gradient if found is None else found
+        (slope,) = torch.autograd.grad(loss, leaf, allow_unused=True)
+        gradient = gradient if slope is None else slope
     return {"loss": float(loss.detach()), "gradient": gradient.detach().numpy()}
 
 
 def timed_loss(function: Callable[[torch.Tensor], torch.Tensor], values: Array, note: str) -> Timed:
-    """Return a loss with autograd's gradient by `values`, to be timed."""
+    """Return a timed call of a loss with autograd's gradient by `values`."""
     leaf = tensor(values).requires_grad_()
 
     def loss_and_gradient() -> tuple[torch.Tensor, torch.Tensor]:
@@ -54,7 +54,7 @@ def timed_loss(function: Callable[[torch.Tensor], torch.Tensor], values: Array, 
     return Timed(
         "loss_and_gradient()",
         {"loss_and_gradient": loss_and_gradient},
-        lambda found: {"loss": float(found[0].detach()), "gradient": found[1].numpy()},
+        lambda result: {"loss": float(result[0].detach()), "gradient": result[1].numpy()},
         note,
     )
 
@@ -62,7 +62,7 @@ def timed_loss(function: Callable[[torch.Tensor], torch.Tensor], values: Array, 
 def logits_that_hold(logprobs: torch.Tensor, ids: torch.Tensor, vocabulary: int = VOCABULARY) -> torch.Tensor:
     """Return logits (..., V) whose log-softmax at the ids is `logprobs`, differentiable in them.
 
-    The other tokens share what is left: log((1 − p)/(V − 1)) each, so the logsumexp of a row is 0.
+    The other tokens share the remaining probability, log((1 − p)/(V − 1)) each, so the logsumexp of a row is 0.
     """
     rest = torch.log(-torch.expm1(logprobs)) - np.log(vocabulary - 1)
     wide = rest[..., None].expand(*logprobs.shape, vocabulary)
@@ -70,7 +70,7 @@ def logits_that_hold(logprobs: torch.Tensor, ids: torch.Tensor, vocabulary: int 
 
 
 class FakeModel(torch.nn.Module):
-    """A causal model whose output is given: `logits` (B, T, V), whatever the ids; it counts its calls."""
+    """A causal model that returns given logits (B, T, V) for any ids and counts its calls."""
 
     def __init__(self, logits: torch.Tensor) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
-# ruff: noqa: SLF001  trainers keep losses to themselves
-"""What of TRL is timed, and how.
+# ruff: noqa: SLF001  the losses of trainers are private
+"""The timed calls of TRL.
 
-The loss is the trainer's own `_compute_loss`. Advantages and packing are inside long methods: they are the statements of
-the installed source, from one to another. An adapter finds this file beside itself.
+The loss is the trainer's own `_compute_loss`. Advantages and packing are inside long methods, so a range of statements of
+the installed source is timed. This file is copied next to the adapter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OLD, REFERENCE = "old_per_token_logps", "ref_per_token_logps"
 
 
 def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Timed:
-    """The statements of `_generate_and_score_completions` that make advantages of one reward function's rewards."""
+    """The statements of `_generate_and_score_completions` from one function's rewards to advantages."""
     advantages = cut(
         GRPOTrainer._generate_and_score_completions,
         "unscorable_mask = ",
@@ -50,8 +50,8 @@ def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entr
     names = {"logits": torch.from_numpy(logits), "ids": torch.from_numpy(ids), name: getattr(utils, name)}
     options = "" if temperature == 1.0 else f", temperature={temperature}"
 
-    def answer(found: Any) -> dict[str, Any]:
-        values = found if entropy else (found,)
+    def answer(result: Any) -> dict[str, Any]:
+        values = result if entropy else (result,)
         return {key: value.numpy() for key, value in zip(("logprobs", "entropy"), values, strict=False)}
 
     note = "trl.trainer.utils, its path for a CPU; no gradient is asked for"
@@ -63,11 +63,11 @@ def pack_sequences(lengths: Array, max_length: int, **_: Any) -> Timed:
     pack = cut(
         data_utils._pack_bfd, "ids = np.arange", "for length, idx in", ("examples", "lengths", "seq_length"), "bins"
     )
-    # Of `examples` the statements ask for its len() only.
+    # The statements use `examples` only for its len().
     names = {"pack": pack, "examples": range(len(lengths)), "lengths": pa.array(lengths.astype(np.int32))}
 
     def answer(bins: Any) -> dict[str, Any]:
-        held = [np.asarray(one["ids"], np.int64) for one in bins]
+        held = [np.asarray(bin_["ids"], np.int64) for bin_ in bins]
         return {"indices": np.concatenate(held), "offsets": np.cumsum([0, *map(len, held)])}
 
     note = "the statements of trl.data_utils._pack_bfd from ids to the end of its loop: the bins alone, no tokens moved"
@@ -78,17 +78,17 @@ def policy_loss(make: Callable[[dict[str, Any]], Any], policy: Array, **x: Any) 
     """`_compute_loss` of a real trainer, and autograd's gradient by the log-probs that its forward pass would give.
 
     Args:
-        make: returns the trainer for the conventions of the op; the adapter's own.
+        make: the adapter's function from the op's conventions to the trainer.
         policy: log-probs (B, T).
         **x: the op's other inputs.
     """
     trainer = make(x)
     mask, leaf = x["mask"], torch.from_numpy(policy.copy()).requires_grad_()
-    given = {OLD: x["old"], REFERENCE: x["reference"], "advantages": x["advantages"]}
+    arrays = {OLD: x["old"], REFERENCE: x["reference"], "advantages": x["advantages"]}
     ids = torch.zeros(mask.shape, dtype=torch.long)
-    one = torch.ones((len(mask), 1), dtype=torch.long)
-    batch = {name: torch.from_numpy(value) for name, value in given.items() if value is not None}
-    batch |= {"prompt_ids": one, "prompt_mask": one, "completion_ids": ids}
+    ones = torch.ones((len(mask), 1), dtype=torch.long)
+    batch = {name: torch.from_numpy(value) for name, value in arrays.items() if value is not None}
+    batch |= {"prompt_ids": ones, "prompt_mask": ones, "completion_ids": ids}
     batch |= {
         "completion_mask": torch.from_numpy(mask.astype(np.int64)),
         "num_items_in_batch": torch.tensor(mask.sum()),
@@ -103,7 +103,7 @@ def policy_loss(make: Callable[[dict[str, Any]], Any], policy: Array, **x: Any) 
     return Timed(
         "loss_and_gradient()",
         {"loss_and_gradient": loss_and_gradient},
-        lambda found: {"loss": float(found[0].detach()), "gradient": found[1].numpy()},
+        lambda result: {"loss": float(result[0].detach()), "gradient": result[1].numpy()},
         f"{type(trainer).__name__}._compute_loss, then torch.autograd.grad by the log-probs; its metrics are in the time, "
         "its forward pass is not",
     )

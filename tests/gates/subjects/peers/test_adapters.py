@@ -1,4 +1,4 @@
-"""An adapter calls the peer's own code: every answer of every op enters the peer's package."""
+"""Adapters are short and call the peer's own code for every answer."""
 
 from __future__ import annotations
 
@@ -57,27 +57,27 @@ VERSIONS = adapter.VERSIONS
 """
 
 
-def test_an_adapter_is_short() -> None:
-    """Without what is timed the median is under 130 lines; the fake models and the rows are shared."""
+def test_adapters_are_short() -> None:
+    """Without timed calls the median is under 130 lines, since fake models and row layouts are shared."""
     texts = [peer.subject.read_text().partition("\ndef timed_")[0] for peer in ADAPTERS.values() if peer.subject]
     sizes = sorted(len(text.splitlines()) for text in texts)
     assert sizes[len(sizes) // 2] < 130
 
 
 def one_gate_of_each_op() -> list[str]:
-    """Return a gate with a quick case for each op, of policy losses one for each algorithm."""
-    found: dict[str, str] = {}
+    """Return a gate with a quick case for each op, and for each algorithm of the policy loss."""
+    gates: dict[str, str] = {}
     for gate in load().gates.values():
         if any(case.quick for case in gate.cases) and not runs_a_model(gate):
-            found.setdefault(gate.name or gate.ops[0].name, gate.id)
-            found.setdefault(gate.ops[0].name, gate.id)
-    return sorted(set(found.values()))
+            gates.setdefault(gate.name or gate.ops[0].name, gate.id)
+            gates.setdefault(gate.ops[0].name, gate.id)
+    return sorted(set(gates.values()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_the_peers_code_is_entered(name: str, tmp_path: Path) -> None:
-    """An adapter that holds a copy of a formula fails here: its answer makes no call into the package."""
+def test_every_answer_calls_the_peer(name: str, tmp_path: Path) -> None:
+    """An adapter with a copy of a formula fails, since its answer makes no call into the package."""
     environment = environments.environment(name)
     if not environment.ready:
         pytest.skip(f"no environment; `gates peers sync {name}` makes it")

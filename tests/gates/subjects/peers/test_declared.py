@@ -1,4 +1,4 @@
-"""What a peer's NAME.toml declares, and how it is compared with an installed package."""
+"""A peer's declaration NAME.toml and its comparison with the installed package."""
 
 from pathlib import Path
 
@@ -61,7 +61,7 @@ beta = ["departs", "fake-beta"]
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Peer:
-    """A peer with an empty declaration."""
+    """Return a peer with an empty declaration."""
     requirements = tmp_path / "fake.txt"
     requirements.write_text("")
     return Peer("fake", "fake", "fake", requirements)
@@ -69,7 +69,7 @@ def peer(tmp_path: Path) -> Peer:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> PeerEnv:
-    """An environment that holds the package."""
+    """Return an environment with the package."""
     folder = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "fake"
     folder.mkdir(parents=True)
     (folder / "core.py").write_text(MODULE)
@@ -93,7 +93,7 @@ def declare(peer: Peer, text: str) -> declared.Conformance:
     ],
 )
 def test_names_are_read_without_importing(environment: PeerEnv, source: str, expected: list[str]) -> None:
-    """The file is parsed: what it imports need not be there."""
+    """The file is parsed, so its imports may be missing."""
     assert public_names.names(source, coverage.site_packages(environment)) == expected
 
 
@@ -105,23 +105,23 @@ def test_names_are_read_without_importing(environment: PeerEnv, source: str, exp
         ("fields fake.core:Other", "no class Other"),
     ],
 )
-def test_a_source_that_is_not_there(environment: PeerEnv, source: str, reason: str) -> None:
-    """A place that a new version lost is named."""
+def test_an_unknown_source_is_an_error(environment: PeerEnv, source: str, reason: str) -> None:
+    """The error names the source."""
     with pytest.raises(PeerError, match=reason):
         public_names.names(source, coverage.site_packages(environment))
 
 
 def test_every_name_has_a_row(peer: Peer, environment: PeerEnv) -> None:
-    """An exact row, or one for a family of names; the finding stands on its line."""
+    """An exact row or one of a glob; the finding keeps its line."""
     declare(peer, COVERAGE + FINDING)
-    found = coverage.covered(peer, environment)
-    assert [(row.name, row.status) for row in found.rows] == [("beta", "departs"), ("loss_type", "judged")]
-    assert found.problems == ()
-    assert found.count("judged") == 1
+    covered = coverage.covered(peer, environment)
+    assert [(row.name, row.status) for row in covered.rows] == [("beta", "departs"), ("loss_type", "judged")]
+    assert covered.problems == ()
+    assert covered.count("judged") == 1
 
 
-def test_a_new_name_a_lost_one_and_a_moved_line_are_problems(peer: Peer, environment: PeerEnv) -> None:
-    """So a new release shows what is new."""
+def test_new_names_lost_names_and_moved_lines_are_problems(peer: Peer, environment: PeerEnv) -> None:
+    """A new release reveals its changes."""
     declare(peer, COVERAGE.replace("loss_*", "gone_*") + FINDING.replace("core.py:11", "core.py:12"))
     problems = coverage.covered(peer, environment).problems
     assert [problem.partition(": ")[2] for problem in problems] == [
@@ -143,8 +143,8 @@ def test_a_new_name_a_lost_one_and_a_moved_line_are_problems(peer: Peer, environ
         ("not toml", "fake.toml"),
     ],
 )
-def test_a_malformed_declaration_names_the_place(peer: Peer, text: str, reason: str) -> None:
-    """One sentence with the file."""
+def test_a_malformed_declaration_names_the_field(peer: Peer, text: str, reason: str) -> None:
+    """The error is one sentence with the file."""
     with pytest.raises(PeerError, match=reason):
         declare(peer, text)
 
@@ -154,8 +154,8 @@ def test_a_peer_without_a_file_declares_nothing(peer: Peer) -> None:
     assert declared.conformance(peer) == declared.Conformance()
 
 
-def test_programs_run_alone(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the peer's interpreter, isolated, one thread: 0 is "holds", anything else is not, and its words are kept."""
+def test_programs_run_isolated(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the peer's interpreter with one thread: exit code 0 means "holds"; the output is kept."""
     monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(environments, "peers", lambda: {"fake": peer})
     finding = declare(peer, FINDING).finding[0]
@@ -174,17 +174,19 @@ SHIPPED = {name: peer for name, peer in environments.peers().items() if peer.sub
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_declarations_that_are_shipped(name: str) -> None:
-    """Each is well-formed, covers its package, names findings after the peer, and calls no documented choice a bug."""
+def test_shipped_declarations_are_valid(name: str) -> None:
+    """Each is well-formed, names findings after the peer, and calls no documented choice a bug."""
     known = declared.conformance(SHIPPED[name])
     assert known.coverage, f"{declared.file_of(SHIPPED[name])} covers nothing"
-    assert [one.id for one in known.finding if not one.id.startswith(f"{name}-")] == []
-    assert [one.id for one in known.finding if one.kind == "bug" and one.grade == "correct" and one.ops] == []
+    assert [finding.id for finding in known.finding if not finding.id.startswith(f"{name}-")] == []
+    assert [
+        finding.id for finding in known.finding if finding.kind == "bug" and finding.grade == "correct" and finding.ops
+    ] == []
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_rows_are_those_of_the_installed_package(name: str) -> None:
-    """Where the environment is there: no public name is unlisted, and no finding's line has moved."""
+def test_shipped_rows_match_the_installed_package(name: str) -> None:
+    """In an existing environment no public name is unlisted and no finding's line has moved."""
     environment = environments.environment(name)
     if not environment.ready:
         pytest.skip(f"no environment; `gates peers sync {name}` makes it")

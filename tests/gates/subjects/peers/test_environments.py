@@ -1,4 +1,4 @@
-"""An environment is ready or it is not, whoever stops its making and whoever else is making it."""
+"""An environment is either ready or not, after interruptions and with concurrent syncs."""
 
 import json
 import os
@@ -29,7 +29,7 @@ print(sum(line.startswith("making") for line in lines))
 
 @pytest.fixture
 def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Peer:
-    """A peer that needs nothing, so that its environment is made without a network."""
+    """Return a peer without requirements, whose environment needs no network."""
     requirements = tmp_path / "fake.txt"
     requirements.write_text(HEADER)
     monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "cache"))
@@ -40,7 +40,7 @@ def peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Peer:
 
 @pytest.fixture(params=["uv", "pip"])
 def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two installers."""
+    """Run the test with each installer."""
     if request.param == "pip":
         monkeypatch.setattr(installer, "uv", lambda: None)
     elif installer.uv() is None:
@@ -50,7 +50,7 @@ def tool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.fixture
 def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peer's distribution in a folder that only pip's settings name."""
+    """Put the peer's distribution into a folder that only pip's settings name."""
     folder = tmp_path / "wheels"
     folder.mkdir()
     facts = "fake_distribution-1.0.dist-info"
@@ -66,32 +66,32 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("peer")
 class TestEnvironment:
-    """Where an environment is, without making it."""
+    """The location of an environment."""
 
-    def test_nothing_is_made_by_asking(self, tmp_path: Path) -> None:
-        """Asking for an environment says that it is not ready and leaves the disk alone."""
-        found = environments.environment(FAKE)
-        assert not found.ready
-        assert found.versions == {}
-        assert found.path.parent == (tmp_path / "cache" / "peers").resolve()
-        assert found.python == found.path / "bin" / "python"
+    def test_lookup_creates_nothing(self, tmp_path: Path) -> None:
+        """A missing environment is not ready, and nothing is written."""
+        environment = environments.environment(FAKE)
+        assert not environment.ready
+        assert environment.versions == {}
+        assert environment.path.parent == (tmp_path / "cache" / "peers").resolve()
+        assert environment.python == environment.path / "bin" / "python"
         assert not (tmp_path / "cache").exists()
 
-    def test_path_follows_the_requirements(self, peer: Peer) -> None:
-        """Other pins are another environment, the same pins the same one."""
+    def test_path_depends_on_the_requirements(self, peer: Peer) -> None:
+        """Different pins have different environments."""
         before = environments.environment(FAKE).path
         assert environments.environment(FAKE).path == before
         peer.requirements.write_text(f"{HEADER}numpy==2.4.6\n")
         assert environments.environment(FAKE).path != before
 
-    def test_path_does_not_follow_the_header(self, peer: Peer) -> None:
-        """Other words about a peer leave its environment where it is."""
+    def test_path_does_not_depend_on_the_header(self, peer: Peer) -> None:
+        """Editing the header keeps the environment."""
         before = environments.environment(FAKE).path
         peer.requirements.write_text(HEADER.replace("tests", "a better sentence"))
         assert environments.environment(FAKE).path == before
 
-    def test_path_follows_the_interpreter(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Another Python version is another environment."""
+    def test_path_depends_on_the_interpreter(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each Python version has its own environment."""
         before = environments.environment(FAKE).path
         monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
         assert environments.environment(FAKE).path != before
@@ -104,23 +104,23 @@ class TestEnvironment:
 
     @pytest.mark.parametrize("marker", ["", "{", "[]", '{"versions": 1}'], ids=["empty", "torn", "list", "no-versions"])
     def test_broken_marker_is_not_ready(self, marker: str) -> None:
-        """A marker that says nothing sensible does not make an environment count."""
-        found = environments.environment(FAKE)
-        found.python.parent.mkdir(parents=True)
-        found.python.touch()
-        (found.path / environments.MARKER).write_text(marker)
+        """An environment with an invalid marker is not ready."""
+        environment = environments.environment(FAKE)
+        environment.python.parent.mkdir(parents=True)
+        environment.python.touch()
+        (environment.path / environments.MARKER).write_text(marker)
         assert not environments.environment(FAKE).ready
 
     def test_lost_interpreter_is_not_ready(self) -> None:
-        """An environment whose interpreter was uninstalled is made anew, not used."""
-        found = environments.environment(FAKE)
-        found.python.parent.mkdir(parents=True)
-        found.python.symlink_to(found.path / "gone")
-        (found.path / environments.MARKER).write_text('{"versions": {}}')
+        """An environment without its interpreter is rebuilt."""
+        environment = environments.environment(FAKE)
+        environment.python.parent.mkdir(parents=True)
+        environment.python.symlink_to(environment.path / "gone")
+        (environment.path / environments.MARKER).write_text('{"versions": {}}')
         assert not environments.environment(FAKE).ready
 
     def test_unknown_name_lists_the_known(self) -> None:
-        """A name that is no peer gives a sentence with the names that are."""
+        """The error for an unknown name lists the known ones."""
         with pytest.raises(PeerError, match="'nobody' is no peer; must be one of fake"):
             environments.environment("nobody")
 
@@ -130,8 +130,8 @@ class TestSync:
     """Making an environment."""
 
     @pytest.mark.usefixtures("tool", "wheel")
-    def test_interrupted_sync_is_made_anew(self, peer: Peer) -> None:
-        """Ctrl-C during the installation leaves nothing that counts; the next sync starts over and then is quick."""
+    def test_interrupted_sync_starts_over(self, peer: Peer) -> None:
+        """After Ctrl-C the environment is not ready; the next sync starts over, and the one after it is quick."""
         peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
 
         def interrupt(line: str) -> None:
@@ -144,23 +144,23 @@ class TestSync:
         assert half.python.exists()
         assert not half.ready
         lines: list[str] = []
-        made = environments.sync(FAKE, on_line=lines.append)
+        environment = environments.sync(FAKE, on_line=lines.append)
         assert lines[0].startswith("removing what is left")
-        assert made.ready
-        assert made.versions["fake-distribution"] == "1.0"
-        facts = json.loads((made.path / environments.MARKER).read_text())
+        assert environment.ready
+        assert environment.versions["fake-distribution"] == "1.0"
+        facts = json.loads((environment.path / environments.MARKER).read_text())
         assert facts["peer"] == FAKE
         assert facts["seconds"] > 0
         again: list[str] = []
-        assert environments.sync(FAKE, on_line=again.append) == made
+        assert environments.sync(FAKE, on_line=again.append) == environment
         assert again == []
 
     @pytest.mark.usefixtures("wheel")
-    def test_a_broken_environment_is_made_anew(self, peer: Peer) -> None:
-        """A package that another program removed, or another version, is noticed by the next sync."""
+    def test_a_broken_environment_is_rebuilt(self, peer: Peer) -> None:
+        """A removed or changed package is noticed by the next sync."""
         peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
-        made = environments.sync(FAKE, on_line=lambda _: None)
-        (folder,) = made.path.glob("lib/python*/site-packages/fake_distribution-1.0.dist-info")
+        environment = environments.sync(FAKE, on_line=lambda _: None)
+        (folder,) = environment.path.glob("lib/python*/site-packages/fake_distribution-1.0.dist-info")
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
@@ -170,14 +170,14 @@ class TestSync:
         assert environments.broken(environments.environment(FAKE)) == ""
 
     def test_an_interpreter_that_does_not_start_is_broken(self) -> None:
-        """What runs and answers nothing is no interpreter."""
-        made = environments.sync(FAKE, on_line=lambda _: None)
-        made.python.unlink()
-        made.python.symlink_to("/bin/false")
-        assert environments.broken(made) == "its interpreter does not start"
+        """A program without output is not an interpreter."""
+        environment = environments.sync(FAKE, on_line=lambda _: None)
+        environment.python.unlink()
+        environment.python.symlink_to("/bin/false")
+        assert environments.broken(environment) == "its interpreter does not start"
 
-    def test_offline_what_is_cached_is_used(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where the index cannot be reached, uv is asked once more for what it has; the first reason is reported."""
+    def test_offline_the_cache_is_used(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If the index is unreachable, uv retries from its cache; the first error is reported."""
         if installer.uv() is None:
             pytest.skip("uv is not installed beside this interpreter: run `make setup`")
         peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
@@ -188,7 +188,7 @@ class TestSync:
             if "install" in command and "--offline" not in command:
                 raise PeerError("the package index cannot be reached")
             if "-c" in command:
-                __[0]("{}")  # type: ignore[operator]  # the versions
+                __[0]("{}")  # type: ignore[operator]  # the installed versions
 
         monkeypatch.setattr(environments, "_run", run)
         environments.environment(FAKE).path.mkdir(parents=True)
@@ -199,18 +199,18 @@ class TestSync:
         assert "the package index cannot be reached; trying with what is cached" in lines
 
     def test_two_processes_make_it_once(self, peer: Peer) -> None:
-        """Of two processes that sync at once one makes the environment and both find it ready."""
+        """One of two concurrent syncs builds the environment, and both find it ready."""
         command = [sys.executable, "-c", TWO_PROCESSES, str(peer.requirements)]
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         both = [subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-        made = [process.communicate(timeout=120)[0].strip() for process in both]
+        outputs = [process.communicate(timeout=120)[0].strip() for process in both]
         assert [process.returncode for process in both] == [0, 0]
-        assert sorted(made) == ["0", "1"]
+        assert sorted(outputs) == ["0", "1"]
         assert environments.environment(FAKE).ready
 
     @pytest.mark.usefixtures("tool")
-    def test_unreachable_index_says_so(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Without a network the error says that, and names the command to run afterwards."""
+    def test_unreachable_index_is_reported(self, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The error names the cause and the command to run later."""
         peer.requirements.write_text(f"{HEADER}fake-distribution==1.0\n")
         monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
         monkeypatch.setenv("PIP_RETRIES", "1")
@@ -220,7 +220,7 @@ class TestSync:
 
     @pytest.mark.usefixtures("wheel")
     def test_missing_distribution_is_named(self, peer: Peer, tool: str) -> None:
-        """A pin that no index has is named in the message, whichever tool installs."""
+        """The error of either installer names the pin."""
         peer.requirements.write_text(f"{HEADER}fake-distribution==2.0\n")
         with pytest.raises(
             PeerError, match=rf"{tool} ended with status 1: .*fake-distribution==2\.0.*peers sync fake`"
@@ -228,7 +228,7 @@ class TestSync:
             environments.sync(FAKE, on_line=lambda _: None)
 
     def test_failed_step_is_quoted(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """A step that fails gives its own last error line and its status."""
+        """The error has the step's last error line and its exit status."""
         broken = tmp_path / "python"
         broken.write_text("#!/bin/sh\necho 'Error: ensurepip is not available'\nexit 3\n")
         broken.chmod(0o755)
@@ -237,7 +237,7 @@ class TestSync:
             environments.sync(FAKE, on_line=lambda _: None)
 
     def test_unwritable_cache_names_the_variable(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """A cache that cannot be written gives the path and the variable that moves it."""
+        """The error names the path and the variable that changes it."""
         (tmp_path / "file").touch()
         monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "file"))
         with pytest.raises(PeerError, match=environments.CACHE_VARIABLE):
@@ -246,37 +246,37 @@ class TestSync:
 
 @pytest.mark.usefixtures("peer")
 class TestListing:
-    """What `gates peers list` shows."""
+    """The rows of `gates peers list`."""
 
     def test_row_of_an_absent_environment(self, peer: Peer) -> None:
-        """A peer without an environment is listed with its pinned version, not ready and of no size."""
+        """It has the pinned version and size 0 and is not ready."""
         peer.requirements.write_text(HEADER + 'other==9\nFake-Distribution==1.2.3; sys_platform == "linux"\n')
         (row,) = environments.listing()
         assert (row.name, row.version, row.ready, row.size, row.purpose) == (FAKE, "1.2.3", False, 0, "tests")
         assert row.path == environments.environment(FAKE).path
 
     def test_size_counts_bytes(self) -> None:
-        """The size is that of the files on disk."""
-        found = environments.environment(FAKE)
-        (found.path / "inner").mkdir(parents=True)
-        (found.path / "inner" / "file").write_bytes(b"12345")
+        """The size is the sum of the file sizes."""
+        environment = environments.environment(FAKE)
+        (environment.path / "inner").mkdir(parents=True)
+        (environment.path / "inner" / "file").write_bytes(b"12345")
         assert environments.listing()[0].size == 5
 
-    def test_a_file_that_goes_meanwhile_has_no_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """While another process installs, files come and go between looking at a folder and at them."""
-        found = environments.environment(FAKE)
-        found.path.mkdir(parents=True)
-        (found.path / "file").write_bytes(b"12345")
+    def test_a_vanished_file_has_no_size(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Files may vanish while another process installs."""
+        environment = environments.environment(FAKE)
+        environment.path.mkdir(parents=True)
+        (environment.path / "file").write_bytes(b"12345")
         monkeypatch.setattr(environments.os, "walk", lambda path: [(str(path), [], ["file", "gone"])])
         assert environments.listing()[0].size == 5
 
 
 class TestRequirements:
-    """The requirement files that are shipped."""
+    """The shipped requirements files."""
 
     @pytest.mark.parametrize("peer", environments.peers().values(), ids=list(environments.peers()))
     def test_every_package_is_pinned(self, peer: Peer) -> None:
-        """Each line pins one package exactly and names no address; NumPy is there because the worker needs it."""
+        """Each line pins one package and has no URL; NumPy is listed because the worker needs it."""
         lines = discovery.packages(peer.requirements).splitlines()
         pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(post[0-9]+)?(; .+)?")
         assert [line for line in lines if not pinned.fullmatch(line)] == []

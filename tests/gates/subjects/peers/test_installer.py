@@ -1,4 +1,4 @@
-"""uv is handed what the machine configures for pip, and pip does the work where there is no uv."""
+"""Uv gets pip's settings, and pip is used without uv."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ freeze.user='true'
 
 
 def test_settings_of_pip_are_read() -> None:
-    """Variables win over the section of `pip install`, that one over the global section; other commands do not count."""
+    """Variables take precedence over the section of `pip install`, and that over the global section."""
     assert installer.parse_settings(LISTED) == {
         "cert": "/other",
         "find-links": "/",
@@ -30,7 +30,7 @@ def test_settings_of_pip_are_read() -> None:
     }
 
 
-def test_uv_is_told_in_its_own_words() -> None:
+def test_pip_settings_become_uv_variables() -> None:
     """Each setting becomes the variable that uv reads."""
     settings = {**installer.parse_settings(LISTED), "extra-index-url": "https://second.example/simple"}
     assert installer.uv_variables(settings, {}) == {
@@ -45,18 +45,18 @@ def test_uv_is_told_in_its_own_words() -> None:
 
 @pytest.mark.parametrize("variable", ["UV_DEFAULT_INDEX", "UV_INDEX_URL"])
 def test_uv_keeps_its_own_index(variable: str) -> None:
-    """A machine that configures uv itself, by a newer or an older name, is not overruled by its settings for pip."""
+    """Settings of uv, under new or old names, take precedence over pip's."""
     assert installer.uv_variables({"index-url": "https://pip.example"}, {variable: "https://uv.example"}) == {}
 
 
-def test_a_folder_that_is_not_there_is_passed_over(tmp_path: Path) -> None:
-    """Pip ignores a folder of wheels that does not exist; uv would end with an error."""
+def test_a_missing_folder_is_ignored(tmp_path: Path) -> None:
+    """Pip ignores a missing folder of wheels; uv would fail."""
     settings = {"find-links": f"{tmp_path / 'gone'} {tmp_path}"}
     assert installer.uv_variables(settings, {}) == {"UV_FIND_LINKS": str(tmp_path)}
 
 
-def test_pip_without_uv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An interpreter without uv beside it makes environments with venv and pip, in the process's own environment."""
+def test_pip_is_used_without_uv(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without uv next to the interpreter, venv and pip are used with the unchanged environment variables."""
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PIP_INDEX_URL", "https://pip.example")
     assert installer.make_command(tmp_path / "new") == [
