@@ -354,7 +354,7 @@ def composed(
     for axis, word in given.items():
         if word is not None:
             _known(axis, word, AXES[axis])
-    other = {axis: word for axis, word in given.items() if word not in {None, getattr(preset, axis)}}
+    other: dict[str, Any] = {axis: word for axis, word in given.items() if word not in {None, getattr(preset, axis)}}
     if not other:
         return preset
     row: Algorithm = replace(preset, **other, overrides=tuple(other))

@@ -95,8 +95,8 @@ def _variants(step: Step) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each algorithm with each denominator and cap whose constants are known."""
     known = step.file.settings
     denominators = ["global", *(["group"] if step.group_size else []), *(["trl"] if "tokens_in_step" in known else [])]
-    distinct = {tuple(getattr(row, axis) for axis in AXES): row for row in reversed(ALGORITHMS.values())}
-    for row in reversed(distinct.values()):  # of the names of one function the first
+    distinct = {tuple(getattr(row, axis) for axis in AXES): row for row in reversed(list(ALGORITHMS.values()))}
+    for row in reversed(list(distinct.values())):  # of the names of one function the first
         if any(name in row.constants and name not in known for name in ("micro_batches", "max_length")):
             continue
         fixed = {name: known.get(name, value) for name, value in row.constants.items() if name not in FREE_CONSTANTS}

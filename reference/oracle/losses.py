@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -197,7 +198,7 @@ def policy_loss(
     )
 
 
-def _composed(preset: Definition, chosen: dict[str, str]) -> Definition:
+def _composed(preset: Definition, chosen: dict[str, Any]) -> Definition:
     """The loss with other choices than its preset's.
 
     Raises:

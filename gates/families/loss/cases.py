@@ -291,7 +291,7 @@ def _constant_cases(algorithm: str) -> Iterator[Case]:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
 
 
-def _one_width(row: Algorithm) -> dict[str, float]:
+def _one_width(row: Algorithm) -> dict[str, Any]:
     """Return the same width on both sides of a clip, or where the row has one width already, another."""
     low, high = row.constants["epsilon_low"], row.constants["epsilon_high"]
     width = low if low != high else 0.5 * low

@@ -48,7 +48,8 @@ def policy_loss_in_parts(*, parts: Sequence[int], **inputs: Any) -> dict[str, Fl
 def wide(grid: Grid, values: Any, dtype: str) -> Number:
     """Return numbers of tokens, or of rows, as (B, T), 0 where no token stands."""
     if isinstance(values, Number):
-        return where(grid.counts, grid.wide(values), 0.0)
+        held: Number = where(grid.counts, grid.wide(values), 0.0)
+        return held
     return number(np.where(grid.counts, grid.wide(np.asarray(values, np.float64)), 0.0), dtype)
 
 
@@ -89,7 +90,8 @@ def _slope(step: Step) -> Number | None:
     r, a = step.ratio(step.chosen["level"], step.log_ratio()), step.advantages()
     moves = step.tokens if step.chosen["level"] == "seq_sum" else 1.0  # a product moves whole with each of its factors
     opened = step.gate(step.temperature(a) * (r - 1.0))
-    return weighted(step, -(4.0 * opened * (1.0 - opened) * r * a * moves))
+    slope: Number = weighted(step, -(4.0 * opened * (1.0 - opened) * r * a * moves))
+    return slope
 
 
 def _kl_slope(step: Step) -> Number | None:

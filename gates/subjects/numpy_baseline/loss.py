@@ -167,7 +167,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 def _chosen(algorithm: str, ratio_level: str | None, bound: str | None, aggregation: str | None) -> Choices:
     """Return the algorithm's choices, with those that are named beside it."""
     arguments.one_of("algorithm", algorithm, tuple(PRESETS))
-    other = {"level": ratio_level, "bound": bound, "aggregation": aggregation}
+    other: dict[str, Any] = {"level": ratio_level, "bound": bound, "aggregation": aggregation}
     chosen = PRESETS[algorithm]._replace(**{name: word for name, word in other.items() if word is not None})
     arguments.one_of("ratio_level", chosen.level, ("token", "seq_mean", "seq_mean_token", "seq_sum", "none"))
     arguments.one_of("bound", chosen.bound, tuple(BOUNDS))

@@ -29,7 +29,7 @@ def loss_inputs(algorithm: str, **changes: Any) -> dict[str, Any]:
         own |= {"sapo_temperature_positive": 1.0, "sapo_temperature_negative": 1.5}
     if "cispo_bound" in preset.constants:
         own["cispo_bound"] = "relative"
-    own |= {name: value for name, value in one.constants.items() if name.startswith("vespo")}
+    own |= {name: value for name, value in preset.constants.items() if name.startswith("vespo")}
     return {
         "policy": policy,
         "old": policy + 0.4 * (old - policy),

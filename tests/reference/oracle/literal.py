@@ -125,7 +125,7 @@ def literal(policy: np.ndarray, given: dict[str, Any], exp: Callable[[Any], Any]
     return aggregate(rows, given)
 
 
-def surrogate(
+def surrogate(  # noqa: PLR0911  one for each paper
     given: dict[str, Any], lp: Any, difference: Any, row: list[Any], advantage: Any, exp: Callable[[Any], Any]
 ) -> Any:
     """The term of one token, whose row has these differences."""

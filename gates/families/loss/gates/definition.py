@@ -68,15 +68,16 @@ def _apart(wanted: PolicyLoss, row: Algorithm, limits: Mapping[str, Array]) -> f
         return math.inf
     loss, gradient = on_a_branch(wanted, limits["loss_value"], limits["gradient_value"])
     pairs = ((loss, wanted.loss, limits["loss"]), (gradient, wanted.gradient, limits["gradient"]))
-    return max(float(np.max(_in_limits(*pair))) for pair in pairs)
+    return max(_in_limits(*pair) for pair in pairs)
 
 
-def _in_limits(got: Any, want: Any, limit: Any) -> Array:
-    off = np.abs(np.subtract(got, want))
-    known = np.isfinite(limit) & (off > 0.0)
-    return np.divide(off, limit, out=np.zeros(np.shape(off)), where=known & (np.asarray(limit) > 0.0)) + np.where(
-        known & (np.asarray(limit) == 0.0), np.inf, 0.0
-    )
+def _in_limits(got: Any, want: Any, limit: Any) -> float:
+    """Return the largest error in units of its limit, of the elements that have one."""
+    off, room = np.atleast_1d(np.abs(np.subtract(got, want))), np.atleast_1d(np.asarray(limit, np.float64))
+    wrong = np.isfinite(room) & (off > 0.0)
+    if np.any(wrong & (room == 0.0)):
+        return math.inf
+    return float(np.max(off[wrong] / room[wrong], initial=0.0))
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
