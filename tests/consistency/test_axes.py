@@ -16,6 +16,7 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.model import Case, Outcome
 from gates.registry import load
 from gates.run import inputs as drawing
+from gates.run.oracle_cache import OracleCache
 from gates.run.trial import RunningTrial, Scratch
 from gates.subjects.numpy_baseline import loss as baseline
 from gates.subjects.numpy_baseline import subject
@@ -57,7 +58,7 @@ def wrong(case: Case) -> bool:
 
     with Scratch() as scratch:
         try:
-            trial = RunningTrial(gate, case, drawing.inputs(gate, case, 7), call, scratch)
+            trial = RunningTrial(drawing.inputs(gate, case, 7), OracleCache(), gate, case, call, scratch)
             return not all(item.holds for item in gate.check(trial))
         except Exception:  # noqa: BLE001  an error is red too
             return True
