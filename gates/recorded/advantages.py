@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.advantages import program
 from gates.model import Array, ConfigurationError
 from gates.recorded.finding import Compared, Finding
 from gates.recorded.loss import by_row
 from gates.recorded.settings import ADVANTAGES
 from gates.recorded.step import Step
 from reference.oracle import advantages as oracle
-from reference.textbook import advantages as textbook
 
 QUANTITY = "group_advantages"
 LIBRARIES = {  # docs/definitions.md, "Presets"
@@ -99,7 +99,9 @@ def _compare(given: _Given, convention: Convention) -> tuple[Compared, Array, Ar
     flat = given.rewards.reshape(-1)
     want = oracle.group_advantages(flat, size, **convention).reshape(given.got.shape)
     with np.errstate(all="ignore"):
-        limit = textbook.group_advantages(flat, size, **convention)["advantages"].reshape(given.got.shape)
+        limit = program.group_advantages(rewards=flat, group_size=size, **convention)["advantages"].reshape(
+            given.got.shape
+        )
     limit = np.where(_equal(given), 0.0, limit)  # exactly 0, by rule
     found, here = Compared("advantage"), given.rows >= 0
     order = np.argsort(given.rows[here])

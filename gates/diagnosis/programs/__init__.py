@@ -12,9 +12,7 @@ from gates.diagnosis.program import Program
 def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
-        advantages,
         draws,
-        gae,
         kl,
         kto,
         logprobs,
@@ -23,14 +21,13 @@ def programs() -> Mapping[str, Program]:
         preference,
         ratio,
         sampling,
-        several,
         statistics,
     )
+    from gates.families.advantages import edits as advantages  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,
         *draws.PROGRAMS,
-        *gae.PROGRAMS,
         *kl.PROGRAMS,
         *kto.PROGRAMS,
         *logprobs.PROGRAMS,
@@ -39,7 +36,6 @@ def programs() -> Mapping[str, Program]:
         *preference.PROGRAMS,
         *ratio.PROGRAMS,
         *sampling.PROGRAMS,
-        *several.PROGRAMS,
         *statistics.PROGRAMS,
     )
     return {program.op: program for program in found}
