@@ -14,22 +14,20 @@ def programs() -> Mapping[str, Program]:
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
         draws,
         kl,
-        kto,
         logprobs,
         logprobs_gradient,
         loss,
-        preference,
         ratio,
         sampling,
         statistics,
     )
     from gates.families.advantages import edits as advantages  # noqa: PLC0415
+    from gates.families.preference import edits as preference  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,
         *draws.PROGRAMS,
         *kl.PROGRAMS,
-        *kto.PROGRAMS,
         *logprobs.PROGRAMS,
         *logprobs_gradient.PROGRAMS,
         *loss.PROGRAMS,
