@@ -102,7 +102,8 @@ def _compare(given: _Given, convention: Convention) -> tuple[Compared, Array, Ar
         limit = program.group_advantages(rewards=flat, group_size=size, **convention)["advantages"].reshape(
             given.got.shape
         )
-    limit = np.where(_equal(given), 0.0, limit)  # exactly 0, by rule
+    if convention["baseline"] in oracle.OF_GROUP:
+        limit = np.where(_equal(given), 0.0, limit)  # exactly 0, by rule
     found, here = Compared("advantage"), given.rows >= 0
     order = np.argsort(given.rows[here])
     found.add(given.got[here][order], want[here][order], limit[here][order])
@@ -192,7 +193,7 @@ def _conventions() -> Iterator[Convention]:
     for key in LIBRARIES:
         yield dict(zip(ADVANTAGES, key, strict=True))
     for scale in ("group", "batch"):
-        for baseline in oracle.BASELINES:
+        for baseline in oracle.OF_GROUP:
             for ddof in (1, 0):
                 for eps in EPSILONS:
                     for mode in oracle.EPS_MODES:

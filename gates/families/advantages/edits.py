@@ -33,8 +33,8 @@ PRESETS: Mapping[str, Choices] = {  # docs/definitions.md, "Presets"
 BASELINES = {
     "mean": ("the mean of the group", True),
     "leave-one-out": ("the mean of the other members of the group", True),
-    "none": ("no baseline: rewards are not centred", False),
-    "batch mean": ("the mean of the whole batch", False),
+    "none": ("no baseline: rewards are not centred", True),
+    "batch": ("the mean of the whole batch", True),
     "batch leave-one-out": ("the mean of all other rewards of the batch", False),
     "median": ("the median of the group", False),
     "largest": ("the largest reward of the group", False),
@@ -174,6 +174,8 @@ def _solved(asked: Choices, samples: Sequence[Sample], ddof: float, *, inside: b
         n, centred = groups.shape[1], groups - groups.mean(axis=1, keepdims=True)
         if asked["baseline"] == "leave-one-out":
             centred = centred * n / max(n - 1.0, 1.0)
+        elif asked["baseline"] in {"batch", "none"}:
+            centred = groups - (rewards.mean() if asked["baseline"] == "batch" else 0.0)
         table = groups if asked["scale"] == "group" else rewards.reshape(1, -1)
         for row, spread in enumerate(_deviations(table, ddof)):
             parts = (

@@ -18,9 +18,11 @@ GROUP_ADVANTAGES = Op(
         "ddof": "0 or 1; None with scale none",
         "eps": "at least 0; None with scale none",
         "eps_mode": '"add" (std + ε), "inside" (sqrt(var + ε)) or "threshold" (0 where std < ε); None with scale none',
-        "baseline": '"mean" or "leave-one-out"',
+        "baseline": '"mean" or "leave-one-out" of the group, "batch" (the mean of the batch) or "none"; the last two not with '
+        "scale group",
     },
-    source="DeepSeekMath, arXiv 2402.03300, section 4.1.2; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740",
+    source="DeepSeekMath, arXiv 2402.03300, section 4.1.2; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740; "
+    "REINFORCE++, arXiv 2501.03262",
     formula="A_i = (R_i − baseline_i) / divisor; prompt-major groups of G",
     oracle=advantages.group_advantages,
     textbook=program.group_advantages,

@@ -108,7 +108,7 @@ def mean(groups: Value, scored: Array) -> Value:
 
 
 def _batch_mean(groups: Value, scored: Array) -> Value:
-    return total(groups, scored).sum(0, keepdims=True) / float(max(scored.sum(), 1))
+    return mean(groups.reshape(1, -1), scored.reshape(1, -1))
 
 
 def _ranked(groups: Value, scored: Array, share: float) -> Value:
@@ -150,7 +150,7 @@ BASELINES: Mapping[str, Callable[[Value, Array], Value]] = {
     "distance of the shares": lambda groups, scored: _several(
         groups * _share(groups, scored) - mean(groups, scored) * _share(groups, scored), scored
     ),
-    "batch mean": lambda groups, scored: groups - _batch_mean(groups, scored),
+    "batch": lambda groups, scored: groups - _batch_mean(groups, scored),
     "batch leave-one-out": _less_batch_others,
     "median": lambda groups, scored: groups - _ranked(groups, scored, 0.5),
     "largest": lambda groups, scored: groups - _ranked(groups, scored, 1.0),
