@@ -53,7 +53,7 @@ class Sides:
 
     def scalar(self, name: str) -> Value:
         """Return a chosen constant such as β, in the data's dtype or wider."""
-        return held(self.data, self.chosen[name])
+        return held(self.data, self.chosen[name] or 0.0)
 
     def _base(self) -> Value | None:
         choice, even = self.chosen["reference"], (np.arange(len(self.counts)) % 2 == 0)[:, None]
