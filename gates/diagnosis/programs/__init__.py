@@ -21,8 +21,10 @@ def programs() -> Mapping[str, Program]:
         sampling,
         statistics,
     )
-    from gates.families.advantages import edits as advantages  # noqa: PLC0415
-    from gates.families.preference import edits as preference  # noqa: PLC0415
+    from gates.families.advantages import program as advantages  # noqa: PLC0415
+    from gates.families.advantages import recurrence  # noqa: PLC0415
+    from gates.families.preference import kto  # noqa: PLC0415
+    from gates.families.preference import program as preference  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,
@@ -31,7 +33,9 @@ def programs() -> Mapping[str, Program]:
         *logprobs.PROGRAMS,
         *logprobs_gradient.PROGRAMS,
         *loss.PROGRAMS,
+        *kto.PROGRAMS,
         *preference.PROGRAMS,
+        *recurrence.PROGRAMS,
         *ratio.PROGRAMS,
         *sampling.PROGRAMS,
         *statistics.PROGRAMS,

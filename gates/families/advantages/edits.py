@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Choices, Edit, Program, Sample
-from gates.families.advantages import inputs, program, recurrence
+from gates.diagnosis.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write it
 MODES = {"add": "std + ε", "inside": "√(var + ε)", "threshold": "0 where std < ε"}
@@ -296,38 +295,3 @@ def presets_of_gae(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every set
     yield Edit("gae, A = δ + γλA⁺", {"after": "nothing"}, convention=True)
     words = "gae whitened over the batch's tokens afterwards (verl adv_estimator=gae)"
     yield Edit(words, {"after": "whitened"}, convention=True)
-
-
-PROGRAMS = (
-    Program(
-        op="group_advantages",
-        asked=program.asked,
-        compute=program.compute,
-        edits=edits,
-        inputs=inputs.designed,
-        outputs=("advantages",),
-        places=inputs.places,
-        fitted=fitted,
-        presets=presets,
-    ),
-    Program(
-        op="normalise_then_sum",
-        asked=program.asked_of_several,
-        compute=program.compute_several,
-        edits=edits_of_several,
-        inputs=inputs.designed_of_several,
-        outputs=("advantages",),
-        places=inputs.places_of_several,
-        presets=presets_of_several,
-    ),
-    Program(
-        op="gae",
-        asked=recurrence.asked,
-        compute=recurrence.compute,
-        edits=edits_of_gae,
-        inputs=inputs.designed_of_gae,
-        outputs=("advantages",),
-        places=inputs.places_of_gae,
-        presets=presets_of_gae,
-    ),
-)

@@ -9,31 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from gates.diagnosis.arithmetic import Value, absolute, clip, maximum, plain, sqrt, where
-from gates.diagnosis.program import Choices, Data, Inputs
-from gates.families.forms import limits
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.families.advantages import edits, inputs
+from gates.families.limits import limits
 from gates.model import Array
-from reference.textbook.number import Number, number
+from reference.textbook.number import Floats, Number, number
 
 STAGES = ("group", "batch")
 
 
-def asked(inputs: Inputs) -> Choices:
+def asked(given: Inputs) -> Choices:
     """Return the choices that the keywords of `group_advantages` ask for."""
     return {
         "layout": "given",
         "output": "given",
         "nan": "unscored",
-        "has_nan": bool(np.isnan(np.asarray(inputs["rewards"])).any()),
-        "baseline": inputs["baseline"],
-        "scale": inputs["scale"],
+        "has_nan": bool(np.isnan(np.asarray(given["rewards"])).any()),
+        "baseline": given["baseline"],
+        "scale": given["scale"],
         "spread": "deviation",
-        "ddof": inputs["ddof"],
-        "eps": inputs["eps"],
-        "eps_mode": inputs["eps_mode"],
+        "ddof": given["ddof"],
+        "eps": given["eps"],
+        "eps_mode": given["eps_mode"],
         "quotient": "divided",
         "times": "1",
         "clip": None,
@@ -269,11 +271,11 @@ AFTER: Mapping[str, Callable[[Value], Value]] = {
 # --- several reward functions
 
 
-def asked_of_several(inputs: Inputs) -> Choices:
+def asked_of_several(given: Inputs) -> Choices:
     """Return the choices that the keywords of `normalise_then_sum` ask for."""
     names = (f"{stage}_{name}" for stage in STAGES for name in ("ddof", "eps"))
     return {
-        **{name: inputs[name] for name in names},
+        **{name: given[name] for name in names},
         "layout": "given",
         "first": "group",
         "second": "batch",
@@ -286,12 +288,6 @@ def asked_of_several(inputs: Inputs) -> Choices:
         "batch_quotient": "divided",
         "sign": 1.0,
     }
-
-
-def forms_of_several(chosen: Choices) -> Iterator[Choices]:  # noqa: ARG001  all have the same
-    """Yield the usual ways to write both stages."""
-    for first, second in product(QUOTIENTS, repeat=2):
-        yield {"group_quotient": first, "batch_quotient": second}
 
 
 def compute_several(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
@@ -327,5 +323,35 @@ def _z_scores(chosen: Choices, values: Value, scored: Array, table: Array, stage
     return where(among, found, 0.0).reshape(-1)[np.argsort(index.reshape(-1))].reshape(*values.shape)
 
 
-group_advantages = limits(compute, asked, forms)
-normalise_then_sum = limits(compute_several, asked_of_several, forms_of_several)
+GROUP = Program(
+    op="group_advantages",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits,
+    inputs=inputs.designed,
+    outputs=("advantages",),
+    places=inputs.places,
+    fitted=edits.fitted,
+    presets=edits.presets,
+)
+SEVERAL = Program(
+    op="normalise_then_sum",
+    asked=asked_of_several,
+    compute=compute_several,
+    edits=edits.edits_of_several,
+    inputs=inputs.designed_of_several,
+    outputs=("advantages",),
+    places=inputs.places_of_several,
+    presets=edits.presets_of_several,
+)
+PROGRAMS = (GROUP, SEVERAL)
+
+
+def group_advantages(**given: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `advantages`; inf where the divisor may be 0."""
+    return limits(GROUP, given, forms(asked(given)))
+
+
+def normalise_then_sum(**given: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `advantages`; inf where a divisor may be 0."""
+    return limits(SEVERAL, given, [{"group_quotient": a, "batch_quotient": b} for a, b in product(QUOTIENTS, repeat=2)])

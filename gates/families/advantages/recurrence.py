@@ -6,28 +6,30 @@ section 12.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from gates.diagnosis.arithmetic import Value, sqrt, where
-from gates.diagnosis.program import Choices, Data, Inputs
+from gates.diagnosis.program import Choices, Data, Inputs, Program
 from gates.diagnosis.programs.rows import Grid
-from gates.families.forms import limits
+from gates.families.advantages import edits, inputs
+from gates.families.limits import limits
 from gates.model import Array
-from reference.textbook.number import Number, constant
+from reference.textbook.number import Floats, Number, constant
 
 CUTS_VALUE = frozenset(("given", "value only"))
 CUTS_TRACE = frozenset(("given", "trace only"))
 
 
-def asked(inputs: Inputs) -> Choices:
+def asked(given: Inputs) -> Choices:
     """Return the choices that the keywords of `gae` ask for."""
     return {
-        "gamma": float(inputs["gamma"]),
-        "lam": float(inputs["lam"]),
-        "bootstrap": "given" if inputs.get("bootstrap") is not None else "none",
-        "terminal": "given" if inputs.get("terminal") is not None else "none",
+        "gamma": float(given["gamma"]),
+        "lam": float(given["lam"]),
+        "bootstrap": "given" if given.get("bootstrap") is not None else "none",
+        "terminal": "given" if given.get("terminal") is not None else "none",
         "padding": "skipped",
         "value": "less V",
         "trace": "γλ",
@@ -36,11 +38,6 @@ def asked(inputs: Inputs) -> Choices:
         "after": "nothing",
         "sign": 1.0,
     }
-
-
-def forms(chosen: Choices) -> Iterator[Choices]:  # noqa: ARG001  all have the same
-    """Yield the recurrence of A, and the one of λ-returns, less V."""
-    yield from ({"recurrence": name} for name in RECURRENCES)
 
 
 def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
@@ -139,4 +136,19 @@ def _whitened(found: Value, counts: Array) -> Value:
     return off / sqrt(squares + 1e-8)
 
 
-gae = limits(compute, asked, forms)
+GAE = Program(
+    op="gae",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits_of_gae,
+    inputs=inputs.designed_of_gae,
+    outputs=("advantages",),
+    places=inputs.places_of_gae,
+    presets=edits.presets_of_gae,
+)
+PROGRAMS = (GAE,)
+
+
+def gae(**given: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `advantages`: of the recurrence of A, and of the one of λ-returns less V."""
+    return limits(GAE, given, [{"recurrence": name} for name in RECURRENCES])

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gates.diagnosis.program import Choices, Edit, Program
+from gates.diagnosis.program import Choices, Edit
 from gates.diagnosis.programs.rows import MASKS
-from gates.families.preference import inputs, kto, program
 
 LOGISTIC: dict[str, Any] = {"form": "logistic", "number": "log-ratio", "place": "inside", "margin": None, "nll": "none"}
 PLAIN = {**LOGISTIC, "row": "sum", "penalty": None, "smoothing": 0.0}
@@ -323,30 +322,3 @@ def presets_of_kto(asked: Choices) -> Iterator[Edit]:
     del asked
     yield Edit('kto (TRL KTOTrainer loss_type="kto")', {"anchor": "clamped"}, convention=True)
     yield Edit("kto without a reference point z0", {"anchor": "none"}, convention=True)
-
-
-PROGRAMS = (
-    Program(
-        op="preference_loss",
-        asked=program.asked,
-        compute=program.compute,
-        edits=edits,
-        inputs=inputs.designed,
-        outputs=("loss", "gradient"),
-        variable="policy",
-        places=inputs.places,
-        presets=presets,
-        examples=inputs.examples,
-    ),
-    Program(
-        op="kto_loss",
-        asked=kto.asked,
-        compute=kto.compute,
-        edits=edits_of_kto,
-        inputs=inputs.designed_of_kto,
-        outputs=("loss", "gradient"),
-        variable="policy",
-        places=inputs.places_of_kto,
-        presets=presets_of_kto,
-    ),
-)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.arithmetic import Value, absolute, detached, maximum, sigmoid, where
-from gates.diagnosis.program import Choices, Data, Inputs
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.families.preference import edits, inputs
 from gates.families.preference.program import minus_log_sigmoid, widest_of
 from gates.families.preference.sides import Sides, either, held
 from gates.model import Array
@@ -20,16 +21,16 @@ from reference.textbook import number as bounded
 from reference.textbook.number import Floats, gradient, number
 
 
-def asked(inputs: Inputs) -> Choices:
+def asked(given: Inputs) -> Choices:
     """Return the choices that the keywords of `kto_loss` ask for."""
     return {
         "mask": "given",
         "row": "sum",
         "reference": "given",
-        "beta": inputs["beta"],
+        "beta": given["beta"],
         "anchor": "clamped",
         "labels": "given",
-        "weights": (inputs["desirable_weight"], inputs["undesirable_weight"]),
+        "weights": (given["desirable_weight"], given["undesirable_weight"]),
         "loss": "1 − σ",
         "mean": "rows",
         "sign": 1.0,
@@ -101,10 +102,24 @@ MISSES: Mapping[str, Callable[[Value], Value]] = {  # forms of 1 − σ
 }
 
 
-def kto_loss(**inputs: Any) -> dict[str, Floats]:
+KTO = Program(
+    op="kto_loss",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits_of_kto,
+    inputs=inputs.designed_of_kto,
+    outputs=("loss", "gradient"),
+    variable="policy",
+    places=inputs.places_of_kto,
+    presets=edits.presets_of_kto,
+)
+PROGRAMS = (KTO,)
+
+
+def kto_loss(**given: Any) -> dict[str, Floats]:
     """Return the limits of the op's `loss` and `gradient`, with the gradient by autograd and by hand."""
-    data, chosen = Data(inputs, bounded=True), asked(inputs)
-    leaf = number(np.asarray(inputs["policy"]))
+    data, chosen = Data(given, bounded=True), asked(given)
+    leaf = number(np.asarray(given["policy"]))
     losses = [compute(data, {**chosen, "written": form}, leaf)["loss"] for form in MISSES]
     gradients = [gradient(loss, leaf)[0] for loss in losses]
     sides = Sides(data, chosen, leaf)

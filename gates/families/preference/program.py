@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.arithmetic import Value, absolute, exp, log, logsigmoid, maximum, sigmoid, where
-from gates.diagnosis.program import Choices, Data, Inputs
+from gates.diagnosis.program import Choices, Data, Inputs, Program
 from gates.diagnosis.programs.rows import tokens
+from gates.families.preference import edits, inputs
 from gates.families.preference.sides import Sides, either, held, likelihood
 from reference.textbook import number as bounded
 from reference.textbook.forms import accurate, merged
@@ -31,31 +32,31 @@ LOSSES: Mapping[str, dict[str, Any]] = {  # what each loss asks for, beside the 
 }
 
 
-def asked(inputs: Inputs) -> Choices:
+def asked(given: Inputs) -> Choices:
     """Return the choices that the keywords of `preference_loss` ask for.
 
     Raises:
         KeyError: no loss has this name.
     """
-    name = inputs["loss"]
+    name = given["loss"]
     found: dict[str, Any] = {
         "mask": "given",
-        "row": "mean" if inputs.get("lengths") == "mean" else "sum",
-        "reference": "none" if inputs.get("reference") is None else "given",
+        "row": "mean" if given.get("lengths") == "mean" else "sum",
+        "reference": "none" if given.get("reference") is None else "given",
         "sides": "in turn",
         "gradient": "both",
         "number": "log-ratio",
         "form": "logistic",
-        "beta": inputs["beta"],
+        "beta": given["beta"],
         "place": "inside",
-        "smoothing": inputs.get("label_smoothing") or 0.0,
+        "smoothing": given.get("label_smoothing") or 0.0,
         "smoothed": "conservative",
         "target": "1/(2β)",
-        "penalty": inputs.get("penalty"),
+        "penalty": given.get("penalty"),
         "penalised": "chosen",
-        "margin": inputs.get("margin"),
+        "margin": given.get("margin"),
         "nll": "none",
-        "alpha": 1.0 if inputs.get("nll") is None else inputs["nll"],
+        "alpha": 1.0 if given.get("nll") is None else given["nll"],
         "pairs": "mean",
         "sign": 1.0,
         "name": name,
@@ -63,7 +64,7 @@ def asked(inputs: Inputs) -> Choices:
         "rest": "log1p",
         **LOSSES[name],
     }
-    return found | ({"nll": "attended"} if inputs.get("attention_mask") is not None else {})
+    return found | ({"nll": "attended"} if given.get("attention_mask") is not None else {})
 
 
 def forms(chosen: Choices) -> Iterator[Choices]:
@@ -255,10 +256,25 @@ FORMS: Mapping[str, Callable[[Sides, Value, Value], Value]] = {
 }
 
 
-def preference_loss(**inputs: Any) -> dict[str, Floats]:
+PAIRS = Program(
+    op="preference_loss",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits,
+    inputs=inputs.designed,
+    outputs=("loss", "gradient"),
+    variable="policy",
+    places=inputs.places,
+    presets=edits.presets,
+    examples=inputs.examples,
+)
+PROGRAMS = (PAIRS,)
+
+
+def preference_loss(**given: Any) -> dict[str, Floats]:
     """Return the limits of the op's `loss` and `gradient`, with the gradient by autograd and by hand."""
-    data, chosen = Data(inputs, bounded=True), asked(inputs)
-    leaf = number(np.asarray(inputs["policy"]))
+    data, chosen = Data(given, bounded=True), asked(given)
+    leaf = number(np.asarray(given["policy"]))
     losses = [compute(data, {**chosen, **form}, leaf)["loss"] for form in forms(chosen)]
     gradients = [gradient(loss, leaf)[0] for loss in losses]
     if chosen["form"] == "logistic":
@@ -290,11 +306,11 @@ def _by_hand(sides: Sides) -> Iterator[Number]:
         yield spread
 
 
-def winner_loss(**inputs: Any) -> dict[str, Floats]:
+def winner_loss(**given: Any) -> dict[str, Floats]:
     """Return the limits of the op's `loss` and `gradient`; sums over micro-batches are bounded by those in one part."""
-    groups = np.asarray(inputs["scores"], np.float64).reshape(-1, inputs["group_size"])
+    groups = np.asarray(given["scores"], np.float64).reshape(-1, given["group_size"])
     rows = np.nanargmax(groups, axis=1) + groups.shape[1] * np.arange(len(groups))
-    counts = np.asarray(inputs["mask"], bool) & np.isin(np.arange(groups.size), rows)[:, None]
-    lp = where(counts, number(np.asarray(inputs["policy"])), 0.0)
+    counts = np.asarray(given["mask"], bool) & np.isin(np.arange(groups.size), rows)[:, None]
+    lp = where(counts, number(np.asarray(given["policy"])), 0.0)
     mean = -(lp.sum(1, keepdims=True) / tokens(counts)).reshape(-1).sum() / float(len(rows))
     return {"loss": mean.limit(), "gradient": gradient(mean, lp)[0].limit()}
