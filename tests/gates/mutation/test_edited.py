@@ -47,6 +47,7 @@ class TestEdited:
         rng = np.random.default_rng(1)
         policy, reference = (-rng.gamma(1.5, 0.8, (4, 5)).astype(np.float32) for _ in range(2))
         asked = {"policy": policy, "reference": reference, "mask": np.ones((4, 5), bool), "loss": "dpo", "beta": 0.5}
+        asked |= {"label_smoothing": 0.0, "lengths": None, "penalty": None, "margin": None, "nll": None}
         found = edited(PAIRS, "chosen and rejected swapped")(host)(**asked)
         turned = {**asked, "policy": policy[[1, 0, 3, 2]], "reference": reference[[1, 0, 3, 2]]}
         wanted = preference.preference_loss(**turned)
