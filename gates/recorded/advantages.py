@@ -27,6 +27,12 @@ LIBRARIES = {  # docs/definitions.md, "Presets"
     ("none", None, None, None, "mean"): "Dr. GRPO",
     ("none", None, None, None, "leave-one-out"): "RLOO",
 }
+CENTRES = {
+    "mean": "reward less the mean of its group",
+    "leave-one-out": "leave-one-out",
+    "batch": "reward less the mean of the batch",
+    "none": "reward",
+}
 EPSILONS = (1e-4, 1e-6, 1e-8, 1e-5, 0.0)
 Convention = Mapping[str, Any]
 
@@ -102,8 +108,7 @@ def _compare(given: _Given, convention: Convention) -> tuple[Compared, Array, Ar
         limit = program.group_advantages(rewards=flat, group_size=size, **convention)["advantages"].reshape(
             given.got.shape
         )
-    if convention["baseline"] in oracle.OF_GROUP:
-        limit = np.where(_equal(given), 0.0, limit)  # exactly 0, by rule
+    limit = np.where(_by_rule(given, convention), 0.0, limit)
     found, here = Compared("advantage"), given.rows >= 0
     order = np.argsort(given.rows[here])
     found.add(given.got[here][order], want[here][order], limit[here][order])
@@ -120,6 +125,12 @@ def _equal(given: _Given) -> Array:
     return np.broadcast_to(largest <= smallest, given.rewards.shape)
 
 
+def _by_rule(given: _Given, convention: Convention) -> Array:
+    """Return which advantages are 0 by rule: of equal rewards, unless the baseline is not their group's."""
+    equal = _equal(given)
+    return equal if convention["baseline"] in oracle.OF_GROUP else np.zeros_like(equal)
+
+
 def _asked(step: Step, given: _Given, asked: Convention) -> Finding:
     try:
         found, off, _ = _compare(given, asked)
@@ -129,7 +140,7 @@ def _asked(step: Step, given: _Given, asked: Convention) -> Finding:
         alike = [words for _, words, _ in _fitting(given, skip=asked)]
         strength = "" if not alike else f"this step cannot tell it from {_listed(alike)}"
         return Finding(QUANTITY, "correct", found.words, strength=strength, numbers=_numbers(found))
-    rare = _equal(given) | np.isnan(given.rewards)
+    rare = _by_rule(given, asked) | np.isnan(given.rewards)
     if not (off & ~rare).any():
         return Finding(QUANTITY, "fragile", f"{_rare(given, off)}: {found.place}", numbers=_numbers(found))
     fitting = [words for _, words, _ in _fitting(given, skip=asked)]
@@ -207,9 +218,10 @@ def _words(convention: Convention) -> str:
     library = LIBRARIES.get((scale, ddof, eps, mode, baseline))
     named = f" ({library})" if library else ""
     if scale == "none":
-        return f"{'leave-one-out' if baseline == 'leave-one-out' else 'reward less the mean of its group'}, not divided{named}"
+        return f"{CENTRES[baseline]}, not divided{named}"
     centre = ", leave-one-out" if baseline == "leave-one-out" else ""
-    whose = "group z-score" if scale == "group" else "group mean taken off, batch deviation"
+    of_batch = {"batch": "batch z-score", "none": "reward over the deviation of the batch"}
+    whose = "group z-score" if scale == "group" else of_batch.get(baseline, "group mean taken off, batch deviation")
     return f"{whose}{centre} with ddof {ddof}, ε {eps:g} {mode}{named}"
 
 
