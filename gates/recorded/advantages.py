@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.advantages import program
 from gates.model import Array, ConfigurationError
 from gates.recorded.finding import Compared, Finding
 from gates.recorded.loss import by_row
 from gates.recorded.settings import ADVANTAGES
 from gates.recorded.step import Step
 from reference.oracle import advantages as oracle
-from reference.textbook import advantages as textbook
 
 QUANTITY = "group_advantages"
 LIBRARIES = {  # docs/definitions.md, "Presets"
@@ -26,6 +26,12 @@ LIBRARIES = {  # docs/definitions.md, "Presets"
     ("group", 0, 1e-4, "add", "mean"): "mlx-lm-lora",
     ("none", None, None, None, "mean"): "Dr. GRPO",
     ("none", None, None, None, "leave-one-out"): "RLOO",
+}
+CENTRES = {
+    "mean": "reward less the mean of its group",
+    "leave-one-out": "leave-one-out",
+    "batch": "reward less the mean of the batch",
+    "none": "reward",
 }
 EPSILONS = (1e-4, 1e-6, 1e-8, 1e-5, 0.0)
 Convention = Mapping[str, Any]
@@ -99,8 +105,10 @@ def _compare(groups: _Groups, convention: Convention) -> tuple[Compared, Array, 
     flat = groups.rewards.reshape(-1)
     want = oracle.group_advantages(flat, size, **convention).reshape(groups.got.shape)
     with np.errstate(all="ignore"):
-        limit = textbook.group_advantages(flat, size, **convention)["advantages"].reshape(groups.got.shape)
-    limit = np.where(_equal(groups), 0.0, limit)  # exactly 0 by definition
+        limit = program.group_advantages(rewards=flat, group_size=size, **convention)["advantages"].reshape(
+            groups.got.shape
+        )
+    limit = np.where(_by_rule(groups, convention), 0.0, limit)
     compared, present = Compared("advantage"), groups.rows >= 0
     order = np.argsort(groups.rows[present])
     compared.add(groups.got[present][order], want[present][order], limit[present][order])
@@ -117,6 +125,12 @@ def _equal(groups: _Groups) -> Array:
     return np.broadcast_to(largest <= smallest, groups.rewards.shape)
 
 
+def _by_rule(groups: _Groups, convention: Convention) -> Array:
+    """Return which advantages are 0 by rule: of equal rewards, unless the baseline is not their group's."""
+    equal = _equal(groups)
+    return equal if convention["baseline"] in oracle.OF_GROUP else np.zeros_like(equal)
+
+
 def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Finding:
     try:
         compared, off, _ = _compare(groups, convention)
@@ -126,7 +140,7 @@ def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Fi
         alike = [name for _, name, _ in _fitting(groups, skip=convention)]
         strength = "" if not alike else f"this step cannot tell it from {_listed(alike)}"
         return Finding(QUANTITY, "correct", compared.summary, strength=strength, numbers=compared.numbers)
-    rare = _equal(groups) | np.isnan(groups.rewards)
+    rare = _by_rule(groups, convention) | np.isnan(groups.rewards)
     if not (off & ~rare).any():
         return Finding(QUANTITY, "fragile", f"{_rare(groups, off)}: {compared.location}", numbers=compared.numbers)
     fitting = [name for _, name, _ in _fitting(groups, skip=convention)]
@@ -196,7 +210,7 @@ def _conventions() -> Iterator[Convention]:
     for key in LIBRARIES:
         yield dict(zip(ADVANTAGES, key, strict=True))
     for scale in ("group", "batch"):
-        for baseline in oracle.BASELINES:
+        for baseline in oracle.OF_GROUP:
             for ddof in (1, 0):
                 for eps in EPSILONS:
                     for mode in oracle.EPS_MODES:
@@ -210,10 +224,11 @@ def _words(convention: Convention) -> str:
     library = LIBRARIES.get((scale, ddof, eps, mode, baseline))
     suffix = f" ({library})" if library else ""
     if scale == "none":
-        return f"{'leave-one-out' if baseline == 'leave-one-out' else 'reward less the mean of its group'}, not divided{suffix}"
+        return f"{CENTRES[baseline]}, not divided{suffix}"
     centre = ", leave-one-out" if baseline == "leave-one-out" else ""
-    base = "group z-score" if scale == "group" else "group mean taken off, batch deviation"
-    return f"{base}{centre} with ddof {ddof}, ε {eps:g} {mode}{suffix}"
+    of_batch = {"batch": "batch z-score", "none": "reward over the deviation of the batch"}
+    whose = "group z-score" if scale == "group" else of_batch.get(baseline, "group mean taken off, batch deviation")
+    return f"{whose}{centre} with ddof {ddof}, ε {eps:g} {mode}{suffix}"
 
 
 def _computes(names: list[str], asked: str) -> str:

@@ -116,7 +116,7 @@ def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
 
 VERSIONS = _versions()
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "group_advantages": {"nan_rewards": ("unscored",)},
+    "group_advantages": {"nan_rewards": ("unscored",), "baseline": ("mean", "leave-one-out")},
     "normalise_then_sum": {"nan_rewards": ("unscored",)},
     "importance_weights": {"nan_sampling": ("unrecorded",)},
     **{

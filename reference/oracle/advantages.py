@@ -11,7 +11,8 @@ from reference.oracle.inputs import Bools, Floats, choice, floats, number
 
 SCALES = ("group", "batch", "none")
 EPS_MODES = ("add", "inside", "threshold")
-BASELINES = ("mean", "leave-one-out")
+BASELINES = ("mean", "leave-one-out", "batch", "none")
+OF_GROUP = BASELINES[:2]
 
 
 def group_advantages(
@@ -27,7 +28,8 @@ def group_advantages(
     """An advantage is a reward less its baseline, divided by the chosen spread.
 
     A NaN reward is unscored: its advantage is 0 and no mean or spread sees it. A group whose scored rewards
-    are all equal (one scored reward included) has advantage 0 exactly, by rule and not by arithmetic.
+    are all equal (one scored reward included) has advantage 0 exactly, by rule and not by arithmetic. With a baseline
+    that is not the group's this holds of the batch, and not at all where nothing is subtracted and nothing divides.
 
     Args:
         rewards: (B,), prompt-major groups; finite, or NaN for "not scored".
@@ -37,23 +39,24 @@ def group_advantages(
         eps: at least 0, in units of the reward; None only with scale "none".
         eps_mode: "add" (std + eps), "inside" (sqrt(var + eps)) or "threshold" (std; advantage 0 if std < eps);
             None only with scale "none".
-        baseline: "mean" of the group's scored rewards, or "leave-one-out", the mean of the other scored ones.
+        baseline: "mean" of the group's scored rewards, "leave-one-out", the mean of the other scored ones, "batch", the
+            mean of all scored rewards of the batch, or "none", 0; the last two not with scale "group".
 
     Returns:
         (B,) float64.
 
     Raises:
-        ValueError: an infinite reward, no rewards, G that does not divide B, G < 2 with leave-one-out,
-            or an unknown convention.
+        ValueError: an infinite reward, no rewards, G that does not divide B, G < 2 with leave-one-out, scale "group"
+            with a baseline that is not the group's, or an unknown convention.
 
     Source: GRPO, DeepSeekMath (arXiv 2402.03300), section 4.1.2; Dr. GRPO (arXiv 2503.20783), section 3.2 (scale
-    "none"); RLOO (arXiv 2402.14740), its leave-one-out estimator.
+    "none"); RLOO (arXiv 2402.14740), its leave-one-out estimator; REINFORCE++ (arXiv 2501.03262), baseline "batch".
     """
     groups = _groups(rewards, group_size)
     _check_conventions(group_size, scale, ddof, eps, eps_mode, baseline)
-    result = np.zeros(groups.shape)
-    for group, scored, divisor in _varied(groups, scale, ddof, eps, eps_mode):
-        result[group, scored] = definition.advantages(groups[group, scored], baseline, divisor)
+    result, every = np.zeros(groups.shape), groups[~np.isnan(groups)]
+    for group, scored, divisor in _varied(groups, scale, ddof, eps, eps_mode, baseline):
+        result[group, scored] = definition.advantages(groups[group, scored], every, baseline, divisor)
     return result.reshape(-1) + 0.0  # + 0.0 turns -0.0 into 0.0
 
 
@@ -69,6 +72,8 @@ def advantage_scale(
 ) -> Floats:
     """The error of an advantage is measured in units of the group's largest absolute reward over the divisor.
 
+    With the baseline of the batch it is the batch's largest absolute reward.
+
     It is 0, "exact", where the advantage is 0 by rule: unscored, constant group, spread below the threshold.
 
     Args:
@@ -78,7 +83,7 @@ def advantage_scale(
         ddof: as in `group_advantages`.
         eps: as in `group_advantages`.
         eps_mode: as in `group_advantages`.
-        baseline: as in `group_advantages`; the scale does not depend on it.
+        baseline: as in `group_advantages`.
 
     Returns:
         (B,) float64, at least 0.
@@ -90,9 +95,9 @@ def advantage_scale(
     """
     groups = _groups(rewards, group_size)
     _check_conventions(group_size, scale, ddof, eps, eps_mode, baseline)
-    result = np.zeros(groups.shape)
-    for group, scored, divisor in _varied(groups, scale, ddof, eps, eps_mode):
-        result[group, scored] = errors.scale(groups[group, scored], divisor)
+    result, every = np.zeros(groups.shape), groups[~np.isnan(groups)]
+    for group, scored, divisor in _varied(groups, scale, ddof, eps, eps_mode, baseline):
+        result[group, scored] = errors.scale(every if baseline == "batch" else groups[group, scored], divisor)
     return result.reshape(-1)
 
 
@@ -223,6 +228,8 @@ def _check_conventions(
     choice("baseline", baseline, BASELINES)
     if baseline == "leave-one-out" and group_size < 2:
         raise ValueError(f"`group_size` is {group_size}, must be at least 2 with baseline 'leave-one-out'")
+    if scale == "group" and baseline not in OF_GROUP:
+        raise ValueError(f"`scale` is 'group', must be 'batch' or 'none' with baseline {baseline!r}")
     if scale != "none":
         choice("ddof", ddof, (0, 1))
         choice("eps_mode", eps_mode, EPS_MODES)
@@ -234,13 +241,14 @@ def _is_constant(scored: Floats) -> bool:
 
 
 def _varied(
-    groups: Floats, scale: str, ddof: int | None, eps: float | None, eps_mode: str | None
+    groups: Floats, scale: str, ddof: int | None, eps: float | None, eps_mode: str | None, baseline: str
 ) -> Iterator[tuple[int, Bools, float]]:
-    """The groups whose scored rewards differ: which rewards are scored, and the divisor of their advantages."""
+    """The groups that are not 0 by rule: which rewards are scored, and the divisor of their advantages."""
     every = groups[~np.isnan(groups)]
     for group, row in enumerate(groups):
         scored = ~np.isnan(row)
-        if _is_constant(row[scored]):
+        compared = row[scored] if baseline in OF_GROUP else every
+        if not scored.any() or (_is_constant(compared) and (baseline, scale) != ("none", "none")):
             continue
         if scale == "none":
             yield group, scored, 1.0

@@ -12,34 +12,32 @@ from gates.diagnosis.program import Program
 def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
-        advantages,
         draws,
-        gae,
         kl,
-        kto,
         logprobs,
         logprobs_gradient,
-        preference,
         ratio,
         sampling,
-        several,
         statistics,
     )
+    from gates.families.advantages import program as advantages  # noqa: PLC0415
+    from gates.families.advantages import recurrence  # noqa: PLC0415
     from gates.families.loss import program as loss  # noqa: PLC0415
+    from gates.families.preference import kto  # noqa: PLC0415
+    from gates.families.preference import program as preference  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,
         *draws.PROGRAMS,
-        *gae.PROGRAMS,
         *kl.PROGRAMS,
-        *kto.PROGRAMS,
         *logprobs.PROGRAMS,
         *logprobs_gradient.PROGRAMS,
         *loss.PROGRAMS,
+        *kto.PROGRAMS,
         *preference.PROGRAMS,
+        *recurrence.PROGRAMS,
         *ratio.PROGRAMS,
         *sampling.PROGRAMS,
-        *several.PROGRAMS,
         *statistics.PROGRAMS,
     )
     return {program.op: program for program in found}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gates.families.advantages import program
 from gates.model import Op, Output
 from reference.oracle import advantages
-from reference.textbook import advantages as textbook
 
 NAN_UNSCORED = {"nan_rewards": "unscored"}  # a rule of ours: a subject is asked it only if it declares the convention
 
@@ -18,12 +18,14 @@ GROUP_ADVANTAGES = Op(
         "ddof": "0 or 1; None with scale none",
         "eps": "at least 0; None with scale none",
         "eps_mode": '"add" (std + ε), "inside" (sqrt(var + ε)) or "threshold" (0 where std < ε); None with scale none',
-        "baseline": '"mean" or "leave-one-out"',
+        "baseline": '"mean" or "leave-one-out" of the group, "batch" (the mean of the batch) or "none"; the last two not with '
+        "scale group",
     },
-    source="DeepSeekMath, arXiv 2402.03300, section 4.1.2; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740",
+    source="DeepSeekMath, arXiv 2402.03300, section 4.1.2; Dr. GRPO, arXiv 2503.20783; RLOO, arXiv 2402.14740; "
+    "REINFORCE++, arXiv 2501.03262",
     formula="A_i = (R_i − baseline_i) / divisor; prompt-major groups of G",
     oracle=advantages.group_advantages,
-    textbook=textbook.group_advantages,
+    textbook=program.group_advantages,
 )
 NORMALISE_THEN_SUM = Op(
     name="normalise_then_sum",
@@ -40,5 +42,5 @@ NORMALISE_THEN_SUM = Op(
     source="GDPO, arXiv 2601.05242",
     formula="z_f = (R_f − mean_g) / (std_g + ε); s = Σ_f w_f z_f; A = (s − mean) / (std + ε) over the batch",
     oracle=advantages.normalise_then_sum,
-    textbook=textbook.normalise_then_sum,
+    textbook=program.normalise_then_sum,
 )

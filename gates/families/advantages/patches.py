@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gates.families.advantages.program import GROUP, SEVERAL
+from gates.families.advantages.recurrence import GAE
+from gates.families.edited import edited
 from gates.families.patching import Fn, mutation
+
+swap_group_and_batch = edited(
+    GROUP, "divided by the deviation of the whole batch", "divided by the deviation of the group"
+)
+always_ddof_0 = edited(GROUP, "group z-score with ddof 0", "batch z-score with ddof 0")
+always_ddof_1 = edited(GROUP, "group z-score with ddof 1", "batch z-score with ddof 1")
+always_add = edited(GROUP, "group z-score with std + 1e-08", "batch z-score with std + 1e-08")
+always_scaled = edited(GROUP, "group z-score with ddof 1, std + 0.0001")
+other_baseline = edited(GROUP, "baseline: the mean of the group")
+unscored_is_zero = edited(GROUP, "unscored rewards counted as 0")
+swapped_stages = edited(SEVERAL, "ddof and ε of the groups and of the batch exchanged")
+swapped_ddof = edited(SEVERAL, "ddof of the groups and of the batch exchanged")
+sum_first = edited(SEVERAL, "rewards summed first, then normalised over the batch")
+no_second_stage = edited(SEVERAL, "the weighted sum not normalised")
+equal_weights = edited(SEVERAL, "weights ignored")
+trace_over_the_end = edited(GAE, "the end of an episode cuts the value that follows, not the trace")
+nothing_follows = edited(GAE, "the value after a row's last token taken for 0")
+every_slot = edited(GAE, "slots without a token stepped through, as if they were tokens")
 
 
 @mutation
@@ -37,13 +57,6 @@ def clipped(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
 
 
 @mutation
-def swap_group_and_batch(original: Fn, rewards: Any, scale: str, *rest: Any) -> Any:
-    """Take the batch's deviation where the group's is asked for, and the other way round."""
-    other = {"group": "batch", "batch": "group"}
-    return original(rewards, other.get(scale, scale), *rest)
-
-
-@mutation
 def naive_mean(_original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
     """Compute advantages as most code does: float mean and deviation of the dtype, no rule for constant groups."""
     groups = rewards.reshape(-1, group_size)
@@ -55,47 +68,6 @@ def naive_mean(_original: Fn, rewards: Any, group_size: int, **choice: Any) -> A
         spread = np.sqrt(((groups - mean) ** 2).sum(axis=1, keepdims=True) / max(1, group_size - choice["ddof"]))
         divisor = np.maximum(spread + choice["eps"], np.finfo(rewards.dtype).tiny)
     return ((groups - mean) / divisor).reshape(-1).astype(rewards.dtype)
-
-
-@mutation
-def unscored_is_zero(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
-    """Count a reward function that could not score as a score of 0."""
-    return original(np.nan_to_num(rewards, nan=0.0), *rest, **choice)
-
-
-def clip_ddof(ddof: int) -> Callable[[Fn], Fn]:
-    """Divide the squares by n - ddof whatever was asked for."""
-
-    def patch(original: Fn) -> Fn:
-        def mistaken(rewards: Any, scale: str, asked: Any, *rest: Any) -> Any:
-            del asked
-            return original(rewards, scale, ddof, *rest)
-
-        return mistaken
-
-    return patch
-
-
-always_ddof_0 = clip_ddof(0)
-always_ddof_1 = clip_ddof(1)
-
-
-@mutation
-def always_add(original: Fn, rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
-    """Add ε to the deviation in every mode."""
-    return original(rewards, scale, ddof, eps, mode and "add")
-
-
-@mutation
-def always_scaled(original: Fn, rewards: Any, scale: str, ddof: Any, eps: Any, mode: Any) -> Any:
-    """Divide by the deviation of the group although nothing should divide."""
-    return original(rewards, "group", 1, 1e-4, "add") if scale == "none" else original(rewards, scale, ddof, eps, mode)
-
-
-@mutation
-def other_baseline(original: Fn, *arguments: Any, **choice: Any) -> Any:
-    """Take the mean of all where that of the others was asked for."""
-    return original(*arguments, **{**choice, "baseline": "mean"})
 
 
 @mutation
@@ -115,31 +87,6 @@ def regrouped_by_stride(original: Fn, rewards: Any, group_size: int, **choice: A
 
 
 @mutation
-def swapped_stages(original: Fn, **inputs: Any) -> Any:
-    """Use the batch's ddof and ε in the groups, and the groups' over the batch."""
-    other = {"group_ddof": "batch_ddof", "batch_ddof": "group_ddof", "group_eps": "batch_eps", "batch_eps": "group_eps"}
-    return original(**{other.get(name, name): value for name, value in inputs.items()})
-
-
-@mutation
-def swapped_ddof(original: Fn, *, group_ddof: int, batch_ddof: int, **rest: Any) -> Any:
-    """Use the batch's ddof in the groups, and the groups' over the batch."""
-    return original(group_ddof=batch_ddof, batch_ddof=group_ddof, **rest)
-
-
-@mutation
-def sum_first(_original: Fn, stacked: Any, *_: Any) -> Any:
-    """Sum the raw rewards: no function is normalised in its group."""
-    return np.nan_to_num(stacked)
-
-
-@mutation
-def no_second_stage(_original: Fn, total: Any, *_: Any) -> Any:
-    """Return the weighted sum as it is."""
-    return np.nan_to_num(total)
-
-
-@mutation
 def nan_counts_zero(original: Fn, stacked: Any, ddof: Any, eps: Any) -> Any:
     """Count what could not be scored as a reward of 0, in the group's mean and deviation too."""
     return original(np.nan_to_num(stacked), ddof, eps)
@@ -152,33 +99,7 @@ def nobody_scored_counts(original: Fn, total: Any, ddof: Any, eps: Any) -> Any:
 
 
 @mutation
-def equal_weights(original: Fn, scores: Any, weights: Any) -> Any:
-    """Weight every reward function alike."""
-    return original(scores, np.ones_like(weights))
-
-
-@mutation
 def largest_unit(_original: Fn, stacked: Any, ddof: int, eps: float) -> Any:
     """Divide every function by the largest deviation of all: their own units stay."""
     centred = stacked - np.nanmean(stacked, axis=-1, keepdims=True)
     return np.nan_to_num(centred / (np.nanmax(np.nanstd(stacked, axis=-1, ddof=ddof)) + eps))
-
-
-@mutation
-def trace_over_the_end(original: Fn, reward: Any, value: Any, ends: Any, last: float, gamma: float, lam: float) -> Any:
-    """Drop the following value at an end, and keep the following advantage."""
-    deltas = reward + gamma * np.append(value[1:], last) * ~ends - value
-    nothing = np.zeros_like(value)
-    return original(deltas, nothing, np.zeros_like(ends), 0.0, gamma, lam)
-
-
-@mutation
-def nothing_follows(original: Fn, reward: Any, value: Any, ends: Any, _last: float, *rest: Any) -> Any:
-    """Take 0 for the value after a row."""
-    return original(reward, value, ends, 0.0, *rest)
-
-
-@mutation
-def every_slot(original: Fn, shape: Any, _mask: Any, lengths: Any) -> Any:
-    """Step through every slot of a padded array."""
-    return original(shape, None, lengths if len(shape) == 1 else None)

@@ -7,7 +7,7 @@ ONLINE, BEST = "preference.online.prefers-the-higher", "preference.best-of-n.sel
 
 in_numpy(
     "preference.sides-swapped",
-    "preference:sides",
+    "preference:preference_loss",
     "preference.patches:swapped_sides",
     mistake="the rejected completion is taught and the chosen one unlearned",
     arises="rows concatenated in the other order",
@@ -17,7 +17,7 @@ in_numpy(
 )
 in_numpy(
     "preference.smoothing-ignored",
-    "preference:logistic",
+    "preference:preference_loss",
     "preference.patches:without_smoothing",
     mistake="label smoothing is accepted and not applied",
     source="TRL 1.16 DPOTrainer: loss_type sigmoid ignores label_smoothing",
@@ -38,7 +38,7 @@ in_numpy(
 )
 in_numpy(
     "preference.beta-outside",
-    "preference:logistic",
+    "preference:preference_loss",
     "preference.patches:beta_outside",
     mistake="β multiplies the loss instead of the margin inside the sigmoid",
     arises="beta * -logsigmoid(x)",
@@ -48,7 +48,7 @@ in_numpy(
 )
 in_numpy(
     "preference.prompt-counted",
-    "preference:counted",
+    "preference:preference_loss",
     "preference.patches:prompt_counts",
     mistake="the prompt's tokens are part of the completion",
     arises="the attention mask used for the loss mask",
@@ -91,7 +91,7 @@ in_numpy(
 )
 in_numpy(
     "preference.ipo-target",
-    "preference:target",
+    "preference:preference_loss",
     "preference.patches:doubled_target",
     mistake="IPO's target is 1/β instead of 1/(2β)",
     arises="the paper's τ⁻¹/2 read as τ⁻¹",
@@ -101,7 +101,7 @@ in_numpy(
 )
 in_numpy(
     "preference.ipo-summed",
-    "preference:averaged",
+    "preference:preference_loss",
     "preference.patches:not_averaged",
     mistake="IPO's log-ratios are summed where they should be averaged",
     arises="TRL's Online DPO sums them, its DPO averages them",
@@ -112,7 +112,7 @@ in_numpy(
 )
 in_numpy(
     "preference.dpop-reversed",
-    "preference:shortfall",
+    "preference:preference_loss",
     "preference.patches:negated_ratios",
     mistake="DPOP's penalty falls on the chosen completions that gained",
     arises="the ratio inside max(0, ·) the wrong way up",
@@ -122,7 +122,7 @@ in_numpy(
 )
 in_numpy(
     "preference.simpo-scaled-margin",
-    "preference:with_margin",
+    "preference:preference_loss",
     "preference.patches:scaled_margin",
     mistake="SimPO's γ is multiplied by β",
     arises="γ/β of the paper's experiments taken for γ",
@@ -132,7 +132,7 @@ in_numpy(
 )
 in_numpy(
     "preference.orpo-probabilities",
-    "preference:log_odds",
+    "preference:preference_loss",
     "preference.patches:log_probabilities",
     mistake="ORPO compares probabilities instead of odds",
     arises="the odds' denominator dropped for being near 1",
@@ -153,7 +153,7 @@ in_numpy(
 )
 in_numpy(
     "preference.cpo-row-means",
-    "preference:likelihood",
+    "preference:preference_loss",
     "preference.patches:row_mean_likelihood",
     mistake="CPO's likelihood is averaged over each completion and then over pairs",
     arises="a mean per sequence instead of the batch's cross-entropy",
@@ -163,7 +163,7 @@ in_numpy(
 )
 in_numpy(
     "preference.kto-negative-anchor",
-    "preference:anchor",
+    "preference:kto_loss",
     "preference.patches:unclamped_anchor",
     mistake="KTO's reference point may fall below 0",
     arises="the clamp at 0 forgotten",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gates.families.preference import kto, program
 from gates.model import Op, Output
 from reference.oracle import preference, preference_choice
-from reference.textbook import preference as textbook
 
 PREFERENCE_LOSS = Op(
     name="preference_loss",
@@ -28,7 +28,7 @@ PREFERENCE_LOSS = Op(
     "2405.14734 · CPO 2401.08417",
     formula="Δ = β[(lp_c − ref_c) − (lp_r − ref_r)], summed over completion tokens; dpo: −(1−s) log σ(Δ) − s log σ(−Δ)",
     oracle=preference.preference_loss,
-    textbook=textbook.preference_loss,
+    textbook=program.preference_loss,
     key=("loss",),
 )
 KTO_LOSS = Op(
@@ -47,7 +47,7 @@ KTO_LOSS = Op(
     source="KTO, arXiv 2402.01306, eqs. 8 and 9",
     formula="λ_D(1 − σ(β(lr − z0))) or λ_U(1 − σ(β(z0 − lr))), z0 = max(0, mean of mismatched lr), a constant",
     oracle=preference.kto_loss,
-    textbook=textbook.kto_loss,
+    textbook=kto.kto_loss,
 )
 PREFER = Op(
     name="prefer",
@@ -77,5 +77,5 @@ WINNER_LOSS = Op(
     },
     source="Best-of-N distilled by supervised fine-tuning on the winner",
     formula="1/P Σ_p (1/n_w) Σ_t −lp_t of the prompt's winner w",
-    textbook=textbook.winner_loss,
+    textbook=program.winner_loss,
 )

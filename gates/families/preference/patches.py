@@ -6,38 +6,28 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.edited import edited
 from gates.families.patching import Fn, mutation
+from gates.families.preference.kto import KTO
+from gates.families.preference.program import PAIRS
 
-
-@mutation
-def swapped_sides(original: Fn, rows: Any) -> Any:
-    """Take the second of a pair for the chosen one."""
-    return original(rows)[::-1]
-
-
-@mutation
-def without_smoothing(original: Fn, x: Any, beta: Any, smoothing: Any) -> Any:
-    """Take every label at its word."""
-    return original(x, beta, smoothing * 0.0)
+swapped_sides = edited(PAIRS, "chosen and rejected swapped")
+without_smoothing = edited(PAIRS, 'label smoothing ignored (as TRL loss_type="sigmoid" does)')
+beta_outside = edited(PAIRS, "β outside the sigmoid: it multiplies the loss")
+prompt_counts = edited(PAIRS, "the prompt counted")
+doubled_target = edited(PAIRS, "target 1/β")
+not_averaged = edited(PAIRS, "log-ratios summed over tokens")
+negated_ratios = edited(PAIRS, "DPOP's penalty on the chosen completions that gained")
+scaled_margin = edited(PAIRS, "the margin γ multiplied by β")
+log_probabilities = edited(PAIRS, "probabilities compared, not odds: log π̄ without log(1 − π̄)")
+row_mean_likelihood = edited(PAIRS, "likelihood: the mean over pairs of each chosen completion's mean −log π")
+unclamped_anchor = edited(KTO, "z0 without max(0, ·)")
 
 
 @mutation
 def mean_for_sum(original: Fn, high: Any, *low: Any) -> Any:
     """Divide a sum by its terms."""
     return original(high, *low) / np.maximum(np.count_nonzero(high, axis=1), 1)
-
-
-@mutation
-def beta_outside(original: Fn, x: Any, beta: float, smoothing: float) -> Any:
-    """Multiply the loss by β, not the margin."""
-    value, slope = original(x, 1.0, smoothing)
-    return beta * value, beta * slope
-
-
-@mutation
-def prompt_counts(original: Fn, mask: Any) -> Any:
-    """Count everything up to the last completion token."""
-    return np.flip(np.maximum.accumulate(np.flip(original(mask), axis=1), axis=1), axis=1)
 
 
 @mutation
@@ -59,51 +49,9 @@ def own_reference(original: Fn, policy: Any, reference: Any, valid: Any) -> Any:
 
 
 @mutation
-def doubled_target(original: Fn, beta: Any) -> Any:
-    """Aim twice as far."""
-    return 2.0 * original(beta)
-
-
-@mutation
-def not_averaged(original: Fn, sums: Any, tokens: Any) -> Any:
-    """Leave a sum a sum."""
-    return original(sums, np.ones_like(tokens))
-
-
-@mutation
-def negated_ratios(original: Fn, ratios: Any) -> Any:
-    """Measure by how much the policy is ahead."""
-    return original(-ratios)
-
-
-@mutation
-def scaled_margin(original: Fn, z: Any, constants: Any) -> Any:
-    """Scale γ by β."""
-    return original(z, {**constants, "margin": constants["margin"] * constants["beta"]})
-
-
-@mutation
-def log_probabilities(_original: Fn, mean: Any) -> Any:
-    """Leave the odds' denominator out."""
-    return (mean, np.ones_like(mean))
-
-
-@mutation
 def padding_too(original: Fn, policy: Any, attention_mask: Any) -> Any:
     """Count every slot."""
     return original(policy, np.ones_like(attention_mask))
-
-
-@mutation
-def row_mean_likelihood(_original: Fn, pairs: Any, weight: Any) -> Any:
-    """Average each completion, then the pairs."""
-    return (-weight * pairs.means[:, 0], -weight / np.maximum(pairs.tokens[:, 0], 1))
-
-
-@mutation
-def unclamped_anchor(_original: Fn, mismatched: Any) -> Any:
-    """Let z0 fall below 0."""
-    return float(np.mean(mismatched))
 
 
 @mutation

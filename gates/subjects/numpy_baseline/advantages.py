@@ -25,19 +25,34 @@ def group_advantages(
 ) -> Array:
     """Advantages of prompt-major rewards (B,) within groups of `group_size`; NaN is unscored, a constant group is 0."""
     arguments.one_of("scale", scale, ("group", "batch", "none"))
-    arguments.one_of("baseline", baseline, ("mean", "leave-one-out"))
+    arguments.one_of("baseline", baseline, ("mean", "leave-one-out", "batch", "none"))
+    whole = baseline in {"batch", "none"}
+    if whole and scale == "group":
+        raise ValueError(f"`scale` is 'group', must be 'batch' or 'none' with baseline {baseline!r}")
     if scale != "none":
         arguments.one_of("ddof", ddof, (0, 1))
         arguments.one_of("eps_mode", eps_mode, ("add", "inside", "threshold"))
         arguments.within("eps", math.nan if eps is None else eps, 0.0)
     grid = _group_grid(rewards, group_size, least=2 if baseline == "leave-one-out" else 1)
-    unit, power, scored, count = _in_units(grid)
-    total = unit.sum(axis=1, keepdims=True)
-    others = total / np.maximum(count, 1) if baseline == "mean" else (total - unit) / np.maximum(count - 1, 1)
+    compared = grid.reshape(1, -1) if whole else grid
+    above = above_baseline(compared, baseline).reshape(grid.shape)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        ratio = np.ldexp(unit - others, power) / scale_divisor(grid, scale, ddof, eps, eps_mode)
-    zero = ~scored | constant_groups(grid)[:, None]
+        ratio = above / scale_divisor(grid, scale, ddof, eps, eps_mode)
+    zero = np.isnan(grid)
+    if (baseline, scale) != ("none", "none"):
+        zero |= constant_groups(compared)[:, None]
     return arguments.narrow(np.where(zero, 0.0, ratio).reshape(-1), rewards)
+
+
+def above_baseline(rewards2d: Array, baseline: str) -> Array:
+    """Return each reward less the mean of its row, that of the row's others, or 0."""
+    unit, power, _, count = _in_units(rewards2d)
+    total = unit.sum(axis=1, keepdims=True)
+    if baseline == "none":
+        return np.ldexp(unit, power)
+    if baseline == "leave-one-out":
+        return np.ldexp(unit - (total - unit) / np.maximum(count - 1, 1), power)
+    return np.ldexp(unit - total / np.maximum(count, 1), power)
 
 
 def _group_grid(rewards: Array, group_size: int, least: int) -> Array:

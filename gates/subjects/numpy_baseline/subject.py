@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 VERSIONS = {"numpy": np.__version__}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "group_advantages": {"nan_rewards": ("unscored",)},
+    "group_advantages": {
+        "nan_rewards": ("unscored",),
+        "baseline": ("mean", "leave-one-out", "batch", "none"),
+    },
     "normalise_then_sum": {"nan_rewards": ("unscored",)},
     "importance_weights": {"nan_sampling": ("unrecorded",)},
     "token_kl": {"kl_clamp": (None, 10.0)},

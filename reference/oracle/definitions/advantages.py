@@ -7,9 +7,18 @@ import numpy as np
 from reference.oracle.inputs import Floats
 
 
-def advantages(scored: Floats, baseline: str, divisor: float) -> Floats:
+def advantages(scored: Floats, every: Floats, baseline: str, divisor: float) -> Floats:
     """The advantage A_i = (R_i - baseline_i) / divisor. GRPO, DeepSeekMath (arXiv 2402.03300), section 4.1.2."""
-    return (scored - (means(scored) if baseline == "mean" else means_of_the_others(scored))) / divisor
+    return (scored - baselines(scored, every, baseline)) / divisor
+
+
+def baselines(scored: Floats, every: Floats, baseline: str) -> Floats:
+    """What is subtracted from each of a group's rewards; `every` holds those of the batch."""
+    if baseline == "none":  # REINFORCE
+        return np.zeros(scored.shape)
+    if baseline == "batch":  # REINFORCE++ (arXiv 2501.03262), section 3
+        return np.full(scored.shape, mean(every))
+    return means(scored) if baseline == "mean" else means_of_the_others(scored)
 
 
 def means(scored: Floats) -> Floats:

@@ -11,7 +11,7 @@ from edited import cases_of, changed, designed, gates_of, misnamed, of_oracle, p
 from gates.diagnosis.diagnose import diagnose, identify
 from gates.diagnosis.program import Inputs, Sample
 from gates.diagnosis.programs import programs
-from gates.diagnosis.programs.advantages_edits import PRESETS
+from gates.families.advantages.edits import PRESETS
 from gates.model import Array, Case
 from reference.oracle.advantages import group_advantages, normalise_then_sum
 

@@ -282,6 +282,25 @@ class TestAdvantages:
         finding = verdicts(write(tmp_path / "step.safetensors", tensors, without=("group_size",)))["group_advantages"]
         assert finding.status == "correct"
 
+    def test_the_baseline_of_the_batch(self, tmp_path: Path) -> None:
+        """A group of equal rewards keeps its distance from the batch's mean; 0 there is wrong."""
+        rewards = np.repeat(np.array([1, 0, 0.5, 0.25], np.float32), 4)
+        rewards[-1] = 0.0
+        advantages = (rewards - rewards.mean()) / (rewards.std(ddof=1) + np.float32(1e-4))
+        batch, tensors = {"baseline": "batch", "scale": "batch"}, {"rewards": rewards, "advantages": advantages}
+        found = verdicts(write(tmp_path / "step.safetensors", tensors, batch))["group_advantages"]
+        assert found.status == "correct"
+        tensors["advantages"] = np.where(np.arange(16) < 4, np.float32(0), advantages)
+        found = verdicts(write(tmp_path / "step.safetensors", tensors, batch))["group_advantages"]
+        assert found.status == "wrong"
+
+    def test_the_words_of_a_baseline(self, tmp_path: Path) -> None:
+        """Advantages of the example, which are its group's z-scores, where the batch's are asked for."""
+        batch = {"baseline": "batch", "scale": "batch"}
+        found = verdicts(write(tmp_path / "step.safetensors", settings=batch))["group_advantages"]
+        assert found.status == "wrong"
+        assert "asked: batch z-score with ddof 1" in found.computes
+
     def test_advantages_may_be_repeated_on_tokens(self, tmp_path: Path) -> None:
         """Advantages that differ within a row are unsupported."""
         wide = np.where(STEP["mask"], STEP["advantages"][:, None], np.float32(0))

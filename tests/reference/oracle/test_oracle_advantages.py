@@ -62,6 +62,24 @@ class TestGroupAdvantages:
         got = group_advantages([0.0, 2, 0, 6], 2, **TRL | {"scale": "batch", "ddof": 0, "eps": 0.0})
         np.testing.assert_allclose(got, np.array([-1, 1, -3, 3]) / math.sqrt(6), rtol=1e-15)
 
+    @pytest.mark.parametrize(("scale", "divisor"), [("none", 1.0), ("batch", math.sqrt(6))])
+    @pytest.mark.parametrize(("baseline", "above"), [("batch", [-2.0, 0, 0, -2, 4, 0]), ("none", [0.0, 2, 0, 0, 6, 0])])
+    def test_baselines_that_are_not_of_the_group(
+        self, baseline: str, above: list[float], scale: str, divisor: float
+    ) -> None:
+        """0 2 nan | 0 6 nan: batch mean 2, squares 4 0 4 16, var 24/4 = 6."""
+        change = {"baseline": baseline, "scale": scale, "ddof": 0, "eps": 0.0}
+        got = group_advantages([0.0, 2, NAN, 0, 6, NAN], 3, **TRL | change)
+        np.testing.assert_allclose(got, np.array(above) / divisor, rtol=1e-15)
+
+    @pytest.mark.parametrize("baseline", ["batch", "none"])
+    def test_equal_rewards_of_the_batch(self, baseline: str) -> None:
+        """They give 0 where something is subtracted or divides, and else themselves."""
+        asked = TRL | {"baseline": baseline, "scale": "batch", "eps": 0.0}
+        assert not np.any(group_advantages([0.1] * 6, 3, **asked))
+        plain = group_advantages([0.1] * 6, 3, **asked | {"scale": "none"})
+        assert np.all(plain == (0.1 if baseline == "none" else 0.0))
+
     @pytest.mark.parametrize("reward", [0.35, 0.1, 1e300, -0.7])
     @pytest.mark.parametrize("scale", ["group", "batch", "none"])
     @pytest.mark.parametrize("baseline", ["mean", "leave-one-out"])
@@ -125,6 +143,7 @@ class TestGroupAdvantages:
             ([1.0, 2], 2, {"eps_mode": "outside"}, "`eps_mode` is 'outside'"),
             ([1.0, 2], 2, {"scale": "world"}, "`scale` is 'world'"),
             ([1.0, 2], 2, {"baseline": "median"}, "`baseline` is 'median'"),
+            ([1.0, 2], 2, {"baseline": "batch"}, "`scale` is 'group'"),
             ([[1.0, 2]], 2, {}, "1 axes"),
         ],
     )

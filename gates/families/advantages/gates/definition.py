@@ -32,6 +32,14 @@ def _conventions() -> Iterator[tuple[str, dict[str, Any]]]:
             yield f"{scale}-{baseline}-{mode}-ddof{ddof}", choice
 
 
+def _of_batch() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield conventions whose baseline is not the group's: of subjects that declare it."""
+    for baseline in ("batch", "none"):
+        yield f"none-{baseline}", {**UNSCALED, "baseline": baseline}
+        yield f"batch-{baseline}-inside-ddof0", {**PRESETS["mlxrl"], "scale": "batch", "baseline": baseline}
+        yield f"batch-{baseline}-add-ddof1", {**PRESETS["batch"], "baseline": baseline}
+
+
 def _ordinary(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
     return {"rewards": rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
 
@@ -49,7 +57,10 @@ MAKERS: Mapping[Level | None, Any] = {None: _ordinary, "robustness": _in_layouts
 
 def _case(name: str, choice: Mapping[str, Any], dtype: str, *, quick: bool = False, level: Level | None = None) -> Case:
     make = partial(MAKERS[level], choice=choice, dtype=dtype)
-    return Case(f"{name}-{dtype}", make, quick=quick, level=level, conventions={**choice, "dtype": dtype})
+    declared = {} if choice["baseline"] in {"mean", "leave-one-out"} else {"baseline": choice["baseline"]}
+    return Case(
+        f"{name}-{dtype}", make, quick=quick, level=level, conventions={**choice, "dtype": dtype}, declared=declared
+    )
 
 
 def _cases() -> Iterator[Case]:
@@ -61,6 +72,10 @@ def _cases() -> Iterator[Case]:
     yield _case("verl", PRESETS["verl"], "float32", quick=True)
     for name in IN_FLOAT64:
         yield _case(name, PRESETS[name], "float64", quick=name == "rlox")
+    for name, choice in _of_batch():
+        yield _case(name, choice, "float32", quick=name == "batch-batch-add-ddof1")
+        if choice["scale"] == "none":
+            yield _case(name, choice, "float64")
     for dtype in DTYPES:
         yield _case("layouts", PRESETS["trl"], dtype, quick=dtype == "float32", level="robustness")
         for name in OFFSET:  # rewards round 1000 that differ by hundredths, and others

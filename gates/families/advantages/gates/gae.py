@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays, layouts
+from gates.families.advantages import recurrence
 from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.units import UNIT
 from gates.model import Case, Draw, Evidence, Op, Output, Probe, Trial
 from gates.registry import gate
 from reference.oracle import gae as oracle
-from reference.textbook import advantages as textbook
 
 GAE = Op(
     name="gae",
@@ -32,7 +32,7 @@ GAE = Op(
     source="J. Schulman et al., arXiv 1506.02438, eq. 16",
     formula="δ = r + γ(1 − f)V⁺ − V; A = δ + γλ(1 − f)A⁺, from a row's last token to its first",
     oracle=oracle.gae,
-    textbook=textbook.gae,
+    textbook=recurrence.gae,
 )
 
 

@@ -4,7 +4,7 @@ from gates.families.hosts import in_numpy, in_trainer
 
 in_numpy(
     "advantages.group-and-batch-std-swapped",
-    "advantages:scale_divisor",
+    "advantages:group_advantages",
     "advantages.patches:swap_group_and_batch",
     mistake="the deviation of the batch divides where the group's should, and the other way round",
     arises="a scale_rewards flag that was wired the wrong way round",
@@ -58,7 +58,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.ddof-always-0",
-    "advantages:scale_divisor",
+    "advantages:group_advantages",
     "advantages.patches:always_ddof_0",
     mistake="the deviation divides by n where n − 1 was asked for",
     arises="numpy.std, whose default differs from torch.std's",
@@ -71,7 +71,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.ddof-always-1",
-    "advantages:scale_divisor",
+    "advantages:group_advantages",
     "advantages.patches:always_ddof_1",
     mistake="the deviation divides by n − 1 where n was asked for",
     arises="torch.std, whose default differs from numpy.std's",
@@ -84,7 +84,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.eps-always-added",
-    "advantages:scale_divisor",
+    "advantages:group_advantages",
     "advantages.patches:always_add",
     mistake="ε is added to the deviation where it belongs inside the root or is a threshold",
     arises="three constants that look alike: 1e-4, 1e-8, 1e-8",
@@ -94,7 +94,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.scaled-although-none",
-    "advantages:scale_divisor",
+    "advantages:group_advantages",
     "advantages.patches:always_scaled",
     mistake="the group's deviation divides although nothing should",
     source="the default of TRL's scale_rewards, left on for Dr. GRPO",
@@ -147,7 +147,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.sum-then-normalise",
-    "advantages:first_stage",
+    "advantages:normalise_then_sum",
     "advantages.patches:sum_first",
     mistake="raw rewards are summed: the function with the largest numbers decides",
     arises="GRPO's weighted sum, normalised once",
@@ -157,7 +157,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.second-stage-missing",
-    "advantages:second_stage",
+    "advantages:normalise_then_sum",
     "advantages.patches:no_second_stage",
     mistake="the weighted sum is not normalised over the batch",
     arises="the first half of the method",
@@ -192,7 +192,7 @@ in_numpy(
 )
 in_numpy(
     "advantages.weights-ignored",
-    "advantages:weighted_sum",
+    "advantages:normalise_then_sum",
     "advantages.patches:equal_weights",
     mistake="all reward functions weigh the same",
     arises="a sum over the axis",

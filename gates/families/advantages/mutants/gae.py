@@ -6,7 +6,7 @@ GATE = ("advantages.gae.matches-definition",)
 
 in_numpy(
     "gae.terminal-keeps-the-trace",
-    "advantages:backwards",
+    "advantages:gae",
     "advantages.patches:trace_over_the_end",
     mistake="a terminal token drops the value that follows it, but not the advantage",
     arises="nextnonterminal in the residual alone",
@@ -16,7 +16,7 @@ in_numpy(
 )
 in_numpy(
     "gae.bootstrap-forgotten",
-    "advantages:backwards",
+    "advantages:gae",
     "advantages.patches:nothing_follows",
     mistake="the value after the last token of a row is 0",
     arises="values padded with a zero at the end",
@@ -26,7 +26,7 @@ in_numpy(
 )
 in_numpy(
     "gae.masked-slots-are-steps",
-    "advantages:_token_slots",
+    "advantages:gae",
     "advantages.patches:every_slot",
     mistake="slots without a token are stepped through, as if they were tokens",
     arises="the recurrence over the padded width, and the mask applied afterwards",

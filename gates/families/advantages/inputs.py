@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from gates.diagnosis.program import Inputs
+from gates.diagnosis.programs import row_inputs
 from gates.model import Array
 
 SHAPES = ((3, 4), (5, 2), (2, 6), (4, 3), (2, 8), (6, 4), (3, 5), (4, 6))
@@ -14,6 +15,8 @@ SHAPES = ((3, 4), (5, 2), (2, 6), (4, 3), (2, 8), (6, 4), (3, 5), (4, 6))
 MAGNITUDES = (1.0, 1e-6, 0.3, 1e-4, 3e-9, 2.0)  # of the groups of a batch, in turn: ε is seen beside each
 OF_BATCH = (1.0, 6.0, 1.0, 1e-5, 1.0, 1e-7, 3e-9, 1.0)  # a factor of the whole batch: ε beside a batch's deviation
 
+COLUMNS = (1.0, 30.0, 0.02)  # the sizes of the reward functions, in turn
+OF_WEIGHTS = (1.0, 1e-3, 1.0, 1e-5, 1e-2, 1.0, 1e-4, 1e-7)  # a factor of all: ε beside the deviation of the sums
 NEAR_EPS = np.array((2.0, 0.8, 4.0, 0.2))
 
 
@@ -60,3 +63,47 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa:
         "in the first group": np.arange(len(groups))[:, None] * np.ones(groups.shape) == 0,
     }
     yield from ((name, place.reshape(-1)) for name, place in named.items())
+
+
+def designed_of_several(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call: functions of several sizes, weights down to 1e-7."""
+    dtype, count = np.asarray(example["rewards"]).dtype, np.shape(example["rewards"])[1]
+    weights = np.resize((1.0, 0.5, -2.0), count)
+    for (groups, size), factor in zip(SHAPES, OF_WEIGHTS, strict=True):
+        columns = [(rewards(rng, groups, size, alike=True) * scale).reshape(-1) for scale in np.resize(COLUMNS, count)]
+        columns[-1].reshape(groups, size)[0] *= 1e-3  # ε beside a small deviation of a group
+        yield {
+            **example,
+            "rewards": np.stack(columns, axis=1).astype(dtype),
+            "weights": (weights * factor).astype(dtype),
+            "group_size": size,
+        }
+
+
+def places_of_several(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of rows by name."""
+    size, rows = int(inputs["group_size"]), np.arange(len(inputs["rewards"]))
+    yield "in the first group", rows < size
+    yield "after the first group", rows >= size
+    yield "at the first row of each group", rows % size == 0
+    yield "after the first row of each group", rows % size > 0
+
+
+def designed_of_gae(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call."""
+    for mask in row_inputs.masks(example, "rewards", rng):
+        arrays = {"rewards": rng.normal(0.2, 1.0, mask.shape), "values": rng.normal(0.3, 2.0, mask.shape)}
+        given = row_inputs.laid_out(example, "rewards", {name: np.asarray(x) for name, x in arrays.items()}, mask)
+        if example.get("bootstrap") is not None:
+            given["bootstrap"] = rng.normal(0.5, 2.0, len(mask)).astype(np.asarray(example["bootstrap"]).dtype)
+        if example.get("terminal") is not None:
+            ends = (rng.random(mask.shape) < 0.2) & mask
+            given["terminal"] = ends[mask] if np.ndim(example["rewards"]) == 1 else ends
+        yield given
+
+
+def places_of_gae(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of tokens by name."""
+    yield from row_inputs.places(inputs, "rewards")
+    if inputs.get("terminal") is not None:
+        yield "where an episode ends", np.asarray(inputs["terminal"], bool)

@@ -1,4 +1,4 @@
-"""The edits of group advantages: other libraries' conventions, and the mistakes that people make."""
+"""The edits of advantages: other libraries' conventions, and the mistakes that people make."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ PRESETS: Mapping[str, Choices] = {  # docs/definitions.md, "Presets"
 BASELINES = {
     "mean": ("the mean of the group", True),
     "leave-one-out": ("the mean of the other members of the group", True),
-    "none": ("no baseline: rewards are not centred", False),
-    "batch mean": ("the mean of the whole batch", False),
+    "none": ("no baseline: rewards are not centred", True),
+    "batch": ("the mean of the whole batch", True),
     "batch leave-one-out": ("the mean of all other rewards of the batch", False),
     "median": ("the median of the group", False),
     "largest": ("the largest reward of the group", False),
@@ -74,6 +74,8 @@ AFTER = {
     "absolute": "the magnitude of the advantages",
 }
 CLIPS = (1.0, 2.0, 3.0, 5.0, 10.0)
+SIZES_OF_STAGES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write it
+GAMMAS, LAMBDAS = (1.0, 0.99, 0.95, 0.9), (1.0, 0.97, 0.95, 0.9, 0.0)  # as people write them
 
 
 def edits(asked: Choices) -> Iterator[Edit]:
@@ -171,6 +173,8 @@ def _solved(asked: Choices, samples: Sequence[Sample], ddof: float, *, inside: b
         n, centred = groups.shape[1], groups - groups.mean(axis=1, keepdims=True)
         if asked["baseline"] == "leave-one-out":
             centred = centred * n / max(n - 1.0, 1.0)
+        elif asked["baseline"] in {"batch", "none"}:
+            centred = groups - (rewards.mean() if asked["baseline"] == "batch" else 0.0)
         table = groups if asked["scale"] == "group" else rewards.reshape(1, -1)
         for row, spread in enumerate(_deviations(table, ddof)):
             parts = (
@@ -201,3 +205,93 @@ def presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting is
         else:
             words = named(change["scale"], change["ddof"], change["eps"], change["eps_mode"])
         yield Edit(f"{words} ({library})", change, convention=True)
+
+
+# --- several reward functions
+
+
+def edits_of_several(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a sum of normalised rewards, conventions first."""
+    yield from _constants_of_stages(asked)
+    plain = {"first": "none", "second": "group"}
+    yield Edit("rewards summed first, then normalised in their group (GRPO)", plain, convention=True)
+    both = {f"{stage}_{name}": asked[f"{other}_{name}"] for stage, other in _swapped() for name in ("ddof", "eps")}
+    yield Edit("ddof and ε of the groups and of the batch exchanged", both)
+    for name, words in (("ddof", "ddof"), ("eps", "ε")):
+        change = {f"{stage}_{name}": asked[f"{other}_{name}"] for stage, other in _swapped()}
+        yield Edit(f"{words} of the groups and of the batch exchanged", change)
+    yield Edit("rewards summed first, then normalised over the batch", {"first": "none"})
+    yield Edit("the weighted sum not normalised", {"second": "none"})
+    yield Edit("the weighted sum normalised in its group, not over the batch", {"second": "group"})
+    yield Edit("each reward normalised over the batch, not in its group", {"first": "batch"})
+    yield Edit("weights ignored", {"weights": "ones"})
+    yield Edit("the magnitudes of the weights", {"weights": "magnitudes"})
+    yield Edit("rewards less their group's mean, not divided by its deviation", {"group_divided": False})
+    yield Edit("the weighted sum less its mean, not divided by its deviation", {"batch_divided": False})
+    yield Edit("the weighted sum over its deviation, not less its mean", {"batch_centred": False})
+    for stage, words in (("group", "of the groups"), ("batch", "of the batch"), ("both", "of both stages")):
+        yield Edit(f"ε {words} inside the root", {"inside": stage})
+    yield Edit("groups of every P-th row (P prompts), as if rows were member-major", {"layout": "every P-th row"})
+    yield Edit("advantages with the wrong sign", {"sign": -1.0})
+
+
+def _swapped() -> tuple[tuple[str, str], ...]:
+    return (("group", "batch"), ("batch", "group"))
+
+
+def _constants_of_stages(asked: Choices) -> Iterator[Edit]:
+    for stage, words in (("group", "of the groups"), ("batch", "of the batch")):
+        ddof, eps = asked[f"{stage}_ddof"], asked[f"{stage}_eps"]
+        yield Edit(f"ddof {1 - ddof} {words}", {f"{stage}_ddof": 1 - ddof}, True, str(ddof))
+        for size in (0.0, *SIZES_OF_STAGES):
+            if size != eps:
+                yield Edit(f"ε {size:g} {words}", {f"{stage}_eps": size}, True, f"{eps:g}")
+    for ddof in (0, 1):
+        if {asked["group_ddof"], asked["batch_ddof"]} == {1 - ddof}:
+            change = {"group_ddof": ddof, "batch_ddof": ddof}
+            yield Edit(f"ddof {ddof} of both stages", change, True, str(1 - ddof))
+    for size in (0.0, *SIZES_OF_STAGES):
+        if size not in {asked["group_eps"], asked["batch_eps"]}:
+            yield Edit(f"ε {size:g} of both stages", {"group_eps": size, "batch_eps": size}, convention=True)
+
+
+def presets_of_several(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting is a choice of ours
+    """Yield TRL's two settings (docs/definitions.md, "Presets")."""
+    same = {"group_ddof": 1, "group_eps": 1e-4, "batch_ddof": 1, "batch_eps": 1e-4}
+    words = "each reward normalised in its group, the weighted sum over the batch, both with ddof 1, std + 0.0001"
+    library = 'TRL multi_objective_aggregation="normalize_then_sum"'
+    yield Edit(f"{words} ({library})", {**same, "first": "group", "second": "batch"}, convention=True)
+    words = "the weighted sum of rewards normalised in its group, with ddof 1, std + 0.0001"
+    library = 'TRL multi_objective_aggregation="sum_then_normalize"'
+    yield Edit(f"{words} ({library})", {**same, "first": "none", "second": "group"}, convention=True)
+
+
+# --- generalised advantage estimation
+
+
+def edits_of_gae(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a recurrence with these choices, conventions first."""
+    gamma, lam = asked["gamma"], asked["lam"]
+    yield Edit("advantages whitened over the batch's tokens afterwards", {"after": "whitened"}, convention=True)
+    yield from (Edit(f"γ = {x:g}", {"gamma": x}, True, f"{gamma:g}") for x in GAMMAS if x != gamma)
+    yield from (Edit(f"λ = {x:g}", {"lam": x}, True, f"{lam:g}") for x in LAMBDAS if x != lam)
+    if gamma != lam:
+        yield Edit("γ and λ exchanged", {"gamma": lam, "lam": gamma})
+    yield Edit("the trace decays by λ, not by γλ", {"trace": "λ"})
+    yield Edit("the value that follows is not discounted by γ", {"next": "V"})
+    yield Edit("returns: the advantages plus the values", {"value": "returns"}, convention=True)
+    yield Edit("slots without a token stepped through, as if they were tokens", {"padding": "stepped through"})
+    yield Edit("advantages with the wrong sign", {"sign": -1.0})
+    if asked["bootstrap"] == "given":
+        yield Edit("the value after a row's last token taken for 0", {"bootstrap": "none"}, convention=True)
+    if asked["terminal"] == "given":
+        yield Edit("the ends of episodes ignored", {"terminal": "none"}, convention=True)
+        yield Edit("the end of an episode cuts the value that follows, not the trace", {"terminal": "value only"})
+        yield Edit("the end of an episode cuts the trace, not the value that follows", {"terminal": "trace only"})
+
+
+def presets_of_gae(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting can be named
+    """Yield the recurrence, and verl's (docs/definitions.md, "Presets")."""
+    yield Edit("gae, A = δ + γλA⁺", {"after": "nothing"}, convention=True)
+    words = "gae whitened over the batch's tokens afterwards (verl adv_estimator=gae)"
+    yield Edit(words, {"after": "whitened"}, convention=True)

@@ -8,8 +8,8 @@ from typing import Any
 from gates.diagnosis.program import Choices, Edit
 from gates.diagnosis.programs.rows import MASKS
 
-LOGISTIC: dict[str, Any] = {"form": "logistic", "number": "log-ratio", "place": "inside", "margin": 0.0, "nll": "none"}
-PLAIN = {**LOGISTIC, "row": "sum", "penalty": 0.0, "smoothing": 0.0}
+LOGISTIC: dict[str, Any] = {"form": "logistic", "number": "log-ratio", "place": "inside", "margin": None, "nll": "none"}
+PLAIN = {**LOGISTIC, "row": "sum", "penalty": None, "smoothing": 0.0}
 AVERAGED = "dpo averaged over tokens"  # which an edit of the rows gives
 ALONE = frozenset(("simpo", "orpo", "cpo"))  # that have no reference
 
@@ -118,6 +118,7 @@ def losses(asked: Choices) -> dict[str, dict[str, Any]]:
         "orpo": {
             **PLAIN,
             "row": "mean",
+            "smoothing": None,
             "reference": "none",
             "number": "odds",
             "place": "outside",
@@ -190,10 +191,10 @@ def _of_form(asked: Choices) -> Iterator[Edit]:
     elif asked["name"] == "dpo":
         yield from (Edit(f"label smoothing {s:g}", {"smoothing": s}, asked="0") for s in SMOOTHINGS)
     if asked["penalty"]:
-        yield Edit("DPOP's penalty ignored", {"penalty": 0.0})
+        yield Edit("DPOP's penalty ignored", {"penalty": None})
         yield from (Edit(words, {"penalised": name}) for name, words in PENALTIES.items())
     if gamma := asked["margin"]:
-        yield Edit("the margin γ missing", {"margin": 0.0})
+        yield Edit("the margin γ missing", {"margin": None})
         yield Edit("the margin γ multiplied by β", {"margin": gamma * asked["beta"]})
         yield Edit("the margin γ divided by β", {"margin": gamma / asked["beta"]})
         yield Edit("the margin γ added, not subtracted", {"margin": -gamma})
@@ -244,3 +245,80 @@ def presets(asked: Choices) -> Iterator[Edit]:
         yield Edit(PRESETS[name], changes, convention=True)
     if asked["nll"] == "attended":
         yield Edit("orpo, likelihood of all tokens (TRL ORPOTrainer)", {**of["orpo"], "nll": "attended"}, True)
+
+
+# --- KTO
+
+ANCHORS = {
+    "unclamped": "z0 without max(0, ·)",
+    "none": "no z0",
+    "absolute": "|z0| in the place of max(0, z0)",
+    "sum": "z0 as the sum of the mismatched log-ratios, not their mean",
+    "own": "z0 from the rows' own log-ratios, not from mismatched ones",
+    "own, alive": "z0 from the rows' own log-ratios, with gradient",
+    "own, unclamped": "z0 from the rows' own log-ratios, without max(0, ·)",
+    "added": "z0 added, not subtracted",
+    "without β": "z0 not multiplied by β",
+}
+KTO_LOSSES = {
+    "log": "λ·(−log σ) in the place of λ·(1 − σ)",
+    "value": "λ·σ, the value in the place of the loss",
+    "negative value": "−λ·σ without its constant λ",
+    "weight inside": "λ inside the sigmoid: 1 − σ(λ·z)",
+}
+LABELS = {
+    "swapped": "desirable and undesirable swapped",
+    "all desirable": "every row taken as desirable in the sigmoid",
+    "all undesirable": "every row taken as undesirable in the sigmoid",
+}
+MEANS = {
+    "by label": "the mean over desirable rows plus that over undesirable rows",
+    "half by label": "half of the mean over desirable rows plus half of that over undesirable rows",
+    "sum": "summed over rows, not averaged",
+    "weights": "divided by the sum of the weights λ",
+    "desirable": "divided by the number of desirable rows",
+}
+OTHERS = frozenset(("next token", "added", "none", "own"))  # references of rows that are no pairs
+
+
+def edits_of_kto(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of KTO's loss, conventions first."""
+    own = "z0 from the rows' own log-ratios, not from mismatched ones"
+    yield Edit(own, {"anchor": "own"}, convention=True)
+    yield Edit('no z0 (as in TRL loss_type="apo_zero_unpaired")', {"anchor": "none"}, convention=True)
+    for name, words in ANCHORS.items():
+        if name not in {"own", "none"}:
+            yield Edit(words, {"anchor": name})
+    yield from (Edit(words, {"loss": name}) for name, words in KTO_LOSSES.items())
+    yield from (Edit(words, {"labels": name}) for name, words in LABELS.items())
+    yield from (Edit(words, {"mean": name}) for name, words in MEANS.items())
+    yield from (Edit(words, {"mask": name}) for name, words in MASKS.items() if name != "filled")
+    yield Edit("the prompt counted", {"mask": "prompt too"})
+    yield Edit("the last column of the batch not counted", {"mask": "without last column"})
+    yield Edit("the first column of the batch not counted", {"mask": "without first column"})
+    yield from (Edit(REFERENCES[name], {"reference": name}) for name in sorted(OTHERS))
+    for name in ("mean", "width", "longest", "root"):
+        yield Edit(ROWS[name][0], {"row": name}, asked="summed over tokens")
+    yield from _constants_of_kto(asked)
+
+
+def _constants_of_kto(asked: Choices) -> Iterator[Edit]:
+    up, down = asked["weights"]
+    beta = asked["beta"]
+    if up != down:
+        yield Edit("λ_D and λ_U swapped", {"weights": (down, up)})
+        yield Edit("λ_D on every row", {"weights": (up, up)})
+        yield Edit("λ_U on every row", {"weights": (down, down)})
+    if {up, down} != {1.0}:
+        yield Edit("no weights λ", {"weights": (1.0, 1.0)})
+    yield Edit("undesirable rows left out", {"weights": (up, 0.0)})
+    yield Edit("β missing (1)", {"beta": 1.0}, asked=f"{beta:g}")
+    yield Edit("β squared", {"beta": beta * beta})
+    yield Edit("the loss with the wrong sign", {"sign": -1.0})
+
+
+def presets_of_kto(asked: Choices) -> Iterator[Edit]:
+    """Yield KTO's loss with its reference point, and without."""
+    del asked
+    yield Edit('kto (TRL KTOTrainer loss_type="kto")', {"anchor": "clamped"}, convention=True)
+    yield Edit("kto without a reference point z0", {"anchor": "none"}, convention=True)

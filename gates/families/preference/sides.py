@@ -9,17 +9,10 @@ import numpy as np
 from gates.diagnosis.arithmetic import Value, detached, maximum, where
 from gates.diagnosis.program import Choices, Data, Inputs
 from gates.diagnosis.programs.rows import misread, tokens, total
+from gates.families.preference.inputs import prompts
 from gates.model import Array
 from reference.textbook.forms import merged
-from reference.textbook.number import Number
-
-
-def prompts(inputs: Inputs) -> Array:
-    """Return the slots before a completion: those of its prompt, with left padding where no mask of attention is given."""
-    mask = np.asarray(inputs["mask"], bool)
-    if inputs.get("attention_mask") is not None:
-        return np.asarray(np.asarray(inputs["attention_mask"], bool) & ~mask)
-    return np.asarray(np.flip(np.logical_or.accumulate(np.flip(mask, axis=1), axis=1), axis=1) & ~mask)
+from reference.textbook.number import Number, constant
 
 
 def counted(inputs: Inputs, choice: str) -> Array:
@@ -45,7 +38,8 @@ class Sides:
     Attributes:
         counts: the slots that count, (2P, T).
         lp: log-probs of the policy, the variable of the gradient.
-        base: what is subtracted from them, 0 where nothing is.
+        base: what is subtracted from them, or None.
+        rows: the number of each row, (2P,): its log-ratio, summed or averaged over tokens.
         chosen: the choices.
     """
 
@@ -53,35 +47,35 @@ class Sides:
         self.data, self.chosen, self.lp = data, chosen, variable
         self.counts = counted(data.inputs, chosen["mask"])
         self.base = self._base()
+        self.rows = self._added(self.lp)
+        if self.base is not None:  # a sum of differences, or a difference of sums
+            self.rows = either(self._added(self.lp - self.base), self.rows - self._added(self.base))
 
     def scalar(self, name: str) -> Value:
         """Return a chosen constant such as β, in the data's dtype or wider."""
-        return self.data.scalar(self.chosen[name], np.asarray(self.data["policy"]).dtype.name)
+        return held(self.data, self.chosen[name] or 0.0)
 
-    def _base(self) -> Value:
+    def _base(self) -> Value | None:
         choice, even = self.chosen["reference"], (np.arange(len(self.counts)) % 2 == 0)[:, None]
         if choice == "own":
             return detached(self.lp)
         if choice == "none" or self.data.get("reference") is None:
-            return detached(self.lp) * 0.0
-        reference = self.data.lift(self.data["reference"])
-        return REFERENCES[choice](reference, even)
+            return None
+        return REFERENCES[choice](self.data.lift(self.data["reference"]), even)
 
-    def rows(self) -> Value:
-        """Return the number of each row, (2P,): its log-ratio, summed or averaged over tokens."""
-        ratio = either(
-            total(self.lp - self.base, self.counts), total(self.lp, self.counts) - total(self.base, self.counts)
-        )
-        return (ratio / self.divisor(self.chosen["row"])).reshape(-1)
+    def _added(self, values: Value) -> Value:
+        rows = total(values, self.counts).reshape(-1)
+        return rows if self.chosen["row"] == "sum" else rows / self.divisor.reshape(-1)
+
+    @property
+    def divisor(self) -> Array:
+        """What a row's sum is divided by, (2P, 1)."""
+        return DIVISORS[self.chosen["row"]](tokens(self.counts), self.counts)
 
     def shortfalls(self) -> Value:
         """Return for each row Σ max(0, reference − policy), (2P,)."""
-        return total(maximum(0.0, self.base - self.lp), self.counts).reshape(-1)
-
-    def divisor(self, choice: str) -> Array:
-        """Return what a row's sum is divided by, (2P, 1)."""
-        n = tokens(self.counts)
-        return DIVISORS[choice](n, self.counts)
+        behind = -self.lp if self.base is None else self.base - self.lp
+        return total(maximum(0.0, behind), self.counts).reshape(-1)
 
     def split(self, rows: Value) -> tuple[Value, Value]:
         """Return the chosen and the rejected ones of numbers of rows, (P,) each."""
@@ -93,6 +87,11 @@ class Sides:
         if choice == "swapped":
             c, r = r, c
         return detached(c) if gradient == "rejected" else c, detached(r) if gradient == "chosen" else r
+
+    def spread(self, by_row: Value) -> Value:
+        """Return a gradient by the rows' numbers, (2P,), as one by their tokens' log-probs."""
+        wide = by_row.reshape(-1, 1)
+        return (wide if self.chosen["row"] == "sum" else wide / self.divisor) * self.counts
 
 
 REFERENCES: Mapping[str, Callable[[Value, Array], Value]] = {
@@ -114,6 +113,14 @@ DIVISORS: Mapping[str, Callable[[Array, Array], Array]] = {
 }
 
 
+def held(data: Data, value: float) -> Value:
+    """Return a constant as a program may have it: rounded to the dtype, or not."""
+    if not data.bounded:
+        return float(value)
+    rounded = constant(value, data.lift(np.asarray(data["policy"])[:0]).dtype)
+    return Number(rounded.value, rounded.dtype, abs(float(rounded.value) - value))
+
+
 def likelihood(sides: Sides, choice: str) -> Value:
     """Return the mean −log π of a set of tokens, perhaps as the mean over rows of each row's mean or sum."""
     first, second = (0, 1) if sides.chosen["sides"] != "swapped" else (1, 0)
@@ -121,13 +128,20 @@ def likelihood(sides: Sides, choice: str) -> Value:
     counts = np.ones_like(sides.counts) if choice == "all slots" else sides.counts
     if choice in {"attended", "attended row means"}:
         counts = counts | prompts(sides.data.inputs)
-    rows = np.arange(len(counts))
-    halves = len(counts) // 2
+    rows, halves = np.arange(len(counts)), len(counts) // 2
     of_side = rows // halves if sides.chosen["sides"] == "halves" else rows % 2
     picked = counts if side is None else counts & (of_side == side)[:, None]
     if choice in {"row means", "attended row means"}:
         return -(total(sides.lp, picked) / tokens(picked)).sum() / float(halves)
     sums = -where(picked, sides.lp, 0.0).sum()
-    return (
-        sums if choice == "sum" else sums / (float(halves) if choice == "row sums" else max(float(picked.sum()), 1.0))
-    )
+    if choice == "sum":
+        return sums
+    return averaged(sums, float(halves) if choice == "row sums" else max(float(picked.sum()), 1.0))
+
+
+def averaged(sums: Value, n: float) -> Value:
+    """Return a sum over n; its gradient is divided by n, or multiplied by 1 / n."""
+    mean = sums / n
+    if not isinstance(mean, Number):
+        return mean
+    return Number(mean.value, mean.dtype, mean.error, mean.void, [(sums, lambda g: (g / n).plus_relative(1.0))])

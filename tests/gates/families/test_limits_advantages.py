@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gates.families.advantages import program, recurrence
 from reference.oracle import advantages as oracle
 from reference.oracle.gae import gae
-from reference.textbook import advantages as textbook
 
 TRL: dict[str, Any] = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 
 
 def limits(rewards: np.ndarray, size: int, **choice: Any) -> np.ndarray:
-    return textbook.group_advantages(rewards, size, **{**TRL, **choice})["advantages"]
+    return program.group_advantages(rewards=rewards, group_size=size, **{**TRL, **choice})["advantages"]
 
 
 class TestGroupAdvantages:
@@ -63,7 +63,7 @@ class TestGae:
         r, v = (rng.normal(size=(2, 9)).astype(np.float32) for _ in range(2))
         mask = np.ones((2, 9), bool)
         mask[1, 4:6] = False
-        limit = textbook.gae(r, v, gamma=0.99, lam=0.9, mask=mask)["advantages"]
+        limit = recurrence.gae(rewards=r, values=v, gamma=0.99, lam=0.9, mask=mask)["advantages"]
         assert np.all(limit[~mask] == 0.0)
         assert np.all(limit[mask] > 0.0)
         gamma, lam, returned, following = np.float32(0.99), np.float32(0.9), np.float32(0), np.float32(0)

@@ -1,0 +1,357 @@
+"""The forward definitions of group advantages and of several reward functions, written once over an arithmetic.
+
+An advantage is a reward less its baseline, over a divisor. The two-pass deviation is a form of it; the one-pass deviation,
+sqrt(mean(x²) − mean(x)²), is not: it has no correct digit where rewards lie together.
+Source: docs/definitions.md, "Advantages" and "Normalise, then sum"; TRL's GRPOTrainer and RLOOTrainer, verl's core_algos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, absolute, clip, maximum, plain, sqrt, where
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.families.advantages import edits, inputs
+from gates.families.limits import limits
+from gates.model import Array
+from reference.textbook.number import Floats, Number, number
+
+STAGES = ("group", "batch")
+
+
+def asked(given: Inputs) -> Choices:
+    """Return the choices that the keywords of `group_advantages` ask for."""
+    return {
+        "layout": "given",
+        "output": "given",
+        "nan": "unscored",
+        "has_nan": bool(np.isnan(np.asarray(given["rewards"])).any()),
+        "baseline": given["baseline"],
+        "scale": given["scale"],
+        "spread": "deviation",
+        "ddof": given["ddof"],
+        "eps": given["eps"],
+        "eps_mode": given["eps_mode"],
+        "quotient": "divided",
+        "times": "1",
+        "clip": None,
+        "after": "nothing",
+    }
+
+
+def forms(chosen: Choices) -> Iterator[Choices]:
+    """Yield the usual ways to write advantages with these choices."""
+    baselines = LEAVE_ONE_OUT if chosen["baseline"] == "leave-one-out" else (chosen["baseline"],)
+    quotients = ("divided",) if chosen["scale"] == "none" else tuple(QUOTIENTS)
+    for baseline, quotient in product(baselines, quotients):
+        yield {"baseline": baseline, "quotient": quotient}
+
+
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
+    """Return the advantages."""
+    rewards, size = np.asarray(data["rewards"]), int(data["group_size"])
+    table = LAYOUTS[chosen["layout"]](np.arange(rewards.size), size)
+    scored = ~np.isnan(rewards)[table] if chosen["nan"] != "zero" else np.ones(table.shape, bool)
+    groups = data.lift(np.nan_to_num(rewards).astype(rewards.dtype))[table]
+    centred = where(scored, BASELINES[chosen["baseline"]](groups, scored), 0.0)
+    found = where(scored, divided(chosen, groups, centred, scored), 0.0)
+    if chosen["times"] != "1":
+        found = found * TIMES[chosen["times"]](float(table.shape[1]))
+    if chosen["nan"] == "spreads":
+        found = found + np.where(scored.all(axis=1, keepdims=True), 0.0, np.nan)
+    found = AFTER[chosen["after"]](found.reshape(-1)[np.argsort(table.reshape(-1))])
+    if chosen["clip"] is not None:
+        found = clip(found, -chosen["clip"], chosen["clip"])
+    return {"advantages": found[_output(chosen, rewards.size, size)]}
+
+
+def _output(chosen: Choices, rows: int, size: int) -> Array:
+    places = np.arange(rows)
+    return places.reshape(-1, size).T.reshape(-1) if chosen["output"] == "member-major" else places
+
+
+LAYOUTS: Mapping[str, Callable[[Array, int], Array]] = {
+    "given": lambda rows, size: rows.reshape(-1, size),
+    "every P-th row": lambda rows, size: rows.reshape(size, -1).T,
+    "every G-th row": lambda rows, size: rows.reshape(-1, size).T,
+    "P rows": lambda rows, size: rows.reshape(size, -1),
+    "batch": lambda rows, size: rows.reshape(1, -1),  # noqa: ARG005
+    "pairs": lambda rows, size: rows.reshape(-1, 2) if rows.size % 2 == 0 else rows.reshape(-1, size),
+}
+TIMES: Mapping[str, Callable[[float], float]] = {
+    "−1": lambda size: -1.0,  # noqa: ARG005
+    "√G": lambda size: size**0.5,
+    "1/√G": lambda size: size**-0.5,
+    "1/G": lambda size: 1.0 / size,
+    "G": lambda size: size,
+}
+
+
+# --- baselines of (groups, members)
+
+
+def count(scored: Array, less: float = 0.0) -> Array:
+    """Return the scored members of each group less a number, at least 1, (groups, 1)."""
+    return np.asarray(np.maximum(scored.sum(axis=1, keepdims=True) - less, 1.0))
+
+
+def total(groups: Value, scored: Array) -> Value:
+    """Add up the scored members of each group, (groups, 1)."""
+    return where(scored, groups, 0.0).sum(1, keepdims=True)
+
+
+def mean(groups: Value, scored: Array) -> Value:
+    """Return the mean of the scored members of each group, (groups, 1)."""
+    return total(groups, scored) / count(scored)
+
+
+def _batch_mean(groups: Value, scored: Array) -> Value:
+    return mean(groups.reshape(1, -1), scored.reshape(1, -1))
+
+
+def _ranked(groups: Value, scored: Array, share: float) -> Value:
+    """Return the member at a share of the sorted scored ones, the mean of two where it falls between them."""
+    order = np.argsort(np.where(scored, plain(groups), np.inf), axis=1)
+    place = share * (count(scored) - 1.0)
+    rows = np.arange(len(order))[:, None]
+    low, high = (groups[rows, order[rows, f(place).astype(np.int64)]] for f in (np.floor, np.ceil))
+    return (low + high) * 0.5
+
+
+def _less_others(groups: Value, scored: Array) -> Value:
+    return where(count(scored) > 1.0, groups - (total(groups, scored) - groups) / count(scored, 1.0), 0.0)
+
+
+def _less_batch_others(groups: Value, scored: Array) -> Value:
+    every = total(groups, scored).sum(0, keepdims=True)
+    return groups - (every - groups) / float(max(scored.sum() - 1, 1))
+
+
+def _share(groups: Value, scored: Array) -> Value:
+    """Return n / (n − 1) of each group, rounded once."""
+    members = count(scored)
+    return (number(members, groups.dtype) if isinstance(groups, Number) else members) / count(scored, 1.0)
+
+
+def _several(found: Value, scored: Array) -> Value:
+    """Return the numbers, 0 in groups with one scored member."""
+    return where(count(scored) > 1.0, found, 0.0)
+
+
+LEAVE_ONE_OUT = ("leave-one-out", "share of the distance", "distance of the shares")  # forms of one baseline
+BASELINES: Mapping[str, Callable[[Value, Array], Value]] = {
+    "mean": lambda groups, scored: groups - mean(groups, scored),
+    "leave-one-out": _less_others,
+    "share of the distance": lambda groups, scored: _several(
+        (groups - mean(groups, scored)) * _share(groups, scored), scored
+    ),
+    "distance of the shares": lambda groups, scored: _several(
+        groups * _share(groups, scored) - mean(groups, scored) * _share(groups, scored), scored
+    ),
+    "batch": lambda groups, scored: groups - _batch_mean(groups, scored),
+    "batch leave-one-out": _less_batch_others,
+    "median": lambda groups, scored: groups - _ranked(groups, scored, 0.5),
+    "largest": lambda groups, scored: groups - _ranked(groups, scored, 1.0),
+    "smallest": lambda groups, scored: groups - _ranked(groups, scored, 0.0),
+    "first": lambda groups, scored: groups - groups[:, :1],  # noqa: ARG005
+    "sum": lambda groups, scored: groups - total(groups, scored),
+    "none": lambda groups, scored: groups,  # noqa: ARG005
+}
+
+
+# --- divisors
+
+
+def divided(chosen: Choices, groups: Value, centred: Value, scored: Array) -> Value:
+    """Return the centred rewards over the divisor, as the scale, its ε and its ddof are chosen."""
+    if chosen["scale"] == "none":
+        return centred
+    among = scored
+    if chosen["scale"] == "batch":
+        groups, among = groups.reshape(1, -1), scored.reshape(1, -1)
+    off = centred.reshape(*groups.shape) if chosen["spread"] == "of the centred" else groups
+    squared = VARIANCES.get(chosen["spread"], variance)(off, among, float(chosen["ddof"]))
+    if chosen["scale"] == "mean of the groups'":
+        divisor = sqrt(squared).sum(0, keepdims=True) / float(len(scored))
+    else:
+        divisor = SPREADS[chosen["spread"]](groups, among, squared)
+    if divisor.shape == groups.shape:  # one for each member
+        divisor, squared = divisor.reshape(*centred.shape), squared.reshape(*centred.shape)
+    return _over(chosen, centred, divisor, squared)
+
+
+def _over(chosen: Choices, centred: Value, divisor: Value, squared: Value) -> Value:
+    """Return the quotient, with ε where its mode has it."""
+    mode, eps, quotient = chosen["eps_mode"], chosen["eps"], QUOTIENTS[chosen["quotient"]]
+    if mode == "inside":
+        return quotient(centred, sqrt((squared if chosen["spread"] == "deviation" else divisor * divisor) + eps))
+    if mode == "larger":
+        return quotient(centred, maximum(divisor, eps))
+    if mode == "threshold":
+        return where(divisor < eps, 0.0, quotient(centred, divisor))
+    if mode == "one below":
+        return quotient(centred, where(divisor < eps, divisor * 0.0 + 1.0, divisor))
+    return quotient(centred, divisor if mode == "nothing" else divisor + eps)
+
+
+QUOTIENTS: Mapping[str, Callable[[Value, Value], Value]] = {
+    "divided": lambda a, b: a / b,
+    "times the reciprocal": lambda a, b: a * (1.0 / b),
+}
+
+
+def variance(groups: Value, scored: Array, ddof: float) -> Value:
+    """Return Σ(x − mean)² / (n − ddof) of each group, (groups, 1): void for one reward with ddof 1, unless others are missing."""
+    off = where(scored, groups - mean(groups, scored), 0.0)
+    whole = scored.all(axis=1, keepdims=True)
+    return (off * off).sum(1, keepdims=True) / np.where(whole, scored.shape[1] - ddof, count(scored, ddof))
+
+
+def _about_zero(groups: Value, scored: Array, ddof: float) -> Value:
+    return total(groups * groups, scored) / count(scored, ddof)
+
+
+def _of_others(groups: Value, scored: Array, ddof: float) -> Value:
+    """Return the variance of the other members, (groups, members)."""
+    members = np.arange(scored.shape[1])
+    others = np.array([members[members != one] for one in members])
+    table, among = groups[:, others], scored[:, others]
+    middle = where(among, table, 0.0).sum(-1, keepdims=True) / np.maximum(among.sum(-1, keepdims=True), 1.0)
+    off = where(among, table - middle, 0.0)
+    return (off * off).sum(-1) / np.maximum(among.sum(-1) - ddof, 1.0)
+
+
+VARIANCES: Mapping[str, Callable[[Value, Array, float], Value]] = {
+    "about zero": _about_zero,
+    "of the others": _of_others,
+}
+
+
+def _mean_absolute(groups: Value, scored: Array, squared: Value) -> Value:  # noqa: ARG001
+    return mean(absolute(groups - mean(groups, scored)), scored)
+
+
+def _root(groups: Value, scored: Array, squared: Value) -> Value:  # noqa: ARG001
+    return sqrt(squared)
+
+
+SPREADS: Mapping[str, Callable[[Value, Array, Value], Value]] = {
+    "deviation": _root,
+    "about zero": _root,
+    "of the centred": _root,
+    "of the others": _root,
+    "variance": lambda groups, scored, squared: squared,  # noqa: ARG005
+    "standard error": lambda groups, scored, squared: sqrt(squared) / np.sqrt(count(scored)),  # noqa: ARG005
+    "mean absolute deviation": _mean_absolute,
+    "range": lambda groups, scored, squared: _ranked(groups, scored, 1.0) - _ranked(groups, scored, 0.0),  # noqa: ARG005
+    "largest": lambda groups, scored, squared: _ranked(absolute(groups - mean(groups, scored)), scored, 1.0),  # noqa: ARG005
+    "mean": lambda groups, scored, squared: absolute(mean(groups, scored)),  # noqa: ARG005
+}
+
+
+def _whitened(found: Value, ddof: float) -> Value:
+    off = found - found.mean()
+    return off / (sqrt((off * off).sum() / max(found.shape[0] - ddof, 1.0)) + 1e-8)
+
+
+AFTER: Mapping[str, Callable[[Value], Value]] = {
+    "nothing": lambda found: found,
+    "whitened": lambda found: _whitened(found, 1.0),
+    "whitened, ddof 0": lambda found: _whitened(found, 0.0),
+    "centred": lambda found: found - found.mean(),
+    "positive": lambda found: maximum(found, 0.0),
+    "absolute": absolute,
+}
+
+
+# --- several reward functions
+
+
+def asked_of_several(given: Inputs) -> Choices:
+    """Return the choices that the keywords of `normalise_then_sum` ask for."""
+    names = (f"{stage}_{name}" for stage in STAGES for name in ("ddof", "eps"))
+    return {
+        **{name: given[name] for name in names},
+        "layout": "given",
+        "first": "group",
+        "second": "batch",
+        "weights": "given",
+        "group_divided": True,
+        "batch_divided": True,
+        "batch_centred": True,
+        "inside": "none",
+        "group_quotient": "divided",
+        "batch_quotient": "divided",
+        "sign": 1.0,
+    }
+
+
+def compute_several(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
+    """Return the advantages."""
+    rewards, size = np.asarray(data["rewards"]), int(data["group_size"])
+    table = LAYOUTS[chosen["layout"]](np.arange(len(rewards)), size)
+    stages = {"group": table, "batch": table.reshape(1, -1)}
+    scored = ~np.isnan(rewards)
+    values, factors = data.lift(np.nan_to_num(rewards).astype(rewards.dtype)), data.lift(data["weights"])
+    if chosen["first"] != "none":
+        values = _z_scores(chosen, values, scored, stages[chosen["first"]], "group")
+    if chosen["weights"] == "magnitudes":
+        factors = absolute(factors)
+    summed = (values * factors if chosen["weights"] != "ones" else values).sum(1, keepdims=True)
+    counted = scored.any(axis=1, keepdims=True)
+    summed = where(counted, summed, 0.0)
+    if chosen["second"] != "none":
+        summed = _z_scores(chosen, summed, counted, stages[chosen["second"]], "batch")
+    return {"advantages": summed[:, 0] if chosen["sign"] == 1.0 else summed[:, 0] * chosen["sign"]}
+
+
+def _z_scores(chosen: Choices, values: Value, scored: Array, table: Array, stage: str) -> Value:
+    """Return (x − mean) / (std + ε) of the columns of (B, F) numbers in each group of rows, 0 where not scored."""
+    columns = values.shape[1]
+    index = (table[:, None, :] * columns + np.arange(columns)[:, None]).reshape(-1, table.shape[1])
+    groups, among = values.reshape(-1)[index], scored.reshape(-1)[index]
+    eps = chosen[f"{stage}_eps"]
+    found = groups - mean(groups, among) if chosen.get(f"{stage}_centred", True) else groups
+    squared = variance(groups, among, float(chosen[f"{stage}_ddof"]))
+    divisor = sqrt(squared + eps) if chosen["inside"] in {stage, "both"} else sqrt(squared) + eps
+    if chosen[f"{stage}_divided"]:
+        found = QUOTIENTS[chosen[f"{stage}_quotient"]](where(among, found, 0.0), divisor)
+    return where(among, found, 0.0).reshape(-1)[np.argsort(index.reshape(-1))].reshape(*values.shape)
+
+
+GROUP = Program(
+    op="group_advantages",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits,
+    inputs=inputs.designed,
+    outputs=("advantages",),
+    places=inputs.places,
+    fitted=edits.fitted,
+    presets=edits.presets,
+)
+SEVERAL = Program(
+    op="normalise_then_sum",
+    asked=asked_of_several,
+    compute=compute_several,
+    edits=edits.edits_of_several,
+    inputs=inputs.designed_of_several,
+    outputs=("advantages",),
+    places=inputs.places_of_several,
+    presets=edits.presets_of_several,
+)
+PROGRAMS = (GROUP, SEVERAL)
+
+
+def group_advantages(**given: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `advantages`; inf where the divisor may be 0."""
+    return limits(GROUP, given, forms(asked(given)))
+
+
+def normalise_then_sum(**given: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `advantages`; inf where a divisor may be 0."""
+    return limits(SEVERAL, given, [{"group_quotient": a, "batch_quotient": b} for a, b in product(QUOTIENTS, repeat=2)])

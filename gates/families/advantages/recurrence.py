@@ -1,0 +1,154 @@
+"""The forward definition of generalised advantage estimation, written once over an arithmetic.
+
+Source: docs/definitions.md, "GAE"; Schulman et al., arXiv 1506.02438, eq. 16; λ-returns: Sutton and Barto, 2nd ed.,
+section 12.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, sqrt, where
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.diagnosis.programs.rows import Grid
+from gates.families.advantages import edits, inputs
+from gates.families.limits import limits
+from gates.model import Array
+from reference.textbook.number import Floats, Number, constant
+
+CUTS_VALUE = frozenset(("given", "value only"))
+CUTS_TRACE = frozenset(("given", "trace only"))
+
+
+def asked(given: Inputs) -> Choices:
+    """Return the choices that the keywords of `gae` ask for."""
+    return {
+        "gamma": float(given["gamma"]),
+        "lam": float(given["lam"]),
+        "bootstrap": "given" if given.get("bootstrap") is not None else "none",
+        "terminal": "given" if given.get("terminal") is not None else "none",
+        "padding": "skipped",
+        "value": "less V",
+        "trace": "γλ",
+        "next": "γ V",
+        "recurrence": "of A",
+        "after": "nothing",
+        "sign": 1.0,
+    }
+
+
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
+    """Return the advantages."""
+    grid = Grid.of(data.inputs, "rewards")
+    counts = np.asarray(grid.counts)
+    found = RECURRENCES[chosen["recurrence"]](data, chosen, grid)
+    if chosen["value"] == "returns":
+        found = found + grid.lifted(data, "values")
+    if chosen["after"] == "whitened":
+        found = _whitened(found, counts)
+    if chosen["sign"] != 1.0:
+        found = found * chosen["sign"]
+    return {"advantages": grid.back(where(counts, found, 0.0))}
+
+
+def _of_advantages(data: Data, chosen: Choices, grid: Grid) -> Value:
+    """Return A = δ + γλA⁺, from the last token to the first."""
+    reward, value = (grid.lifted(data, name) for name in ("rewards", "values"))
+    read, cuts = _read(chosen, grid), _cuts(data, grid)
+    discount, decay = (_held(data, chosen[name]) for name in ("gamma", "lam"))
+    trace = {"γλ": discount * decay, "λ": decay}[chosen["trace"]]
+    following, columns = _bootstrap(data, chosen, len(read)), []
+    advantage = _nothing(data, len(read))
+    for t in reversed(range(read.shape[1])):
+        after, kept = (1.0 - cuts[:, t] * (chosen["terminal"] in whose) for whose in (CUTS_VALUE, CUTS_TRACE))
+        next_value = following * discount if chosen["next"] == "γ V" else following
+        moved = reward[:, t] + next_value * after - value[:, t] + trace * advantage * kept
+        advantage = where(read[:, t], moved, advantage)
+        following = where(read[:, t], value[:, t], following)
+        columns.append(advantage)
+    return _stacked(columns[::-1])
+
+
+def _of_returns(data: Data, chosen: Choices, grid: Grid) -> Value:
+    """Return G − V with G = r + γ((1 − λ)V⁺ + λG⁺), from the last token to the first."""
+    reward, value = (grid.lifted(data, name) for name in ("rewards", "values"))
+    read, cuts = _read(chosen, grid), _cuts(data, grid)
+    discount, decay = (_held(data, chosen[name]) for name in ("gamma", "lam"))
+    left, columns = 1.0 - decay, []
+    following = returned = _bootstrap(data, chosen, len(read))
+    for t in reversed(range(read.shape[1])):
+        moved = reward[:, t] + discount * (1.0 - cuts[:, t]) * (left * following + decay * returned)
+        returned = where(read[:, t], moved, returned)
+        columns.append(returned - value[:, t])
+        following = where(read[:, t], value[:, t], following)
+    return _stacked(columns[::-1])
+
+
+RECURRENCES: Mapping[str, Callable[[Data, Choices, Grid], Value]] = {"of A": _of_advantages, "of G": _of_returns}
+
+
+def _held(data: Data, value: float) -> Value:
+    """Return a constant as a program may have it: rounded to the dtype, or not."""
+    if not data.bounded:
+        return value
+    return constant(value, data.lift(data["rewards"]).dtype).plus_relative(1.0)
+
+
+def _nothing(data: Data, rows: int) -> Value:
+    return data.lift(np.zeros(rows, np.asarray(data["rewards"]).dtype))
+
+
+def _bootstrap(data: Data, chosen: Choices, rows: int) -> Value:
+    """Return the value after each row's last token."""
+    return data.lift(data["bootstrap"]) if chosen["bootstrap"] == "given" else _nothing(data, rows)
+
+
+def _read(chosen: Choices, grid: Grid) -> Array:
+    """Return the slots that the recurrence steps through."""
+    counts = np.asarray(grid.counts)
+    return counts if chosen["padding"] == "skipped" else np.ones(counts.shape, bool)
+
+
+def _cuts(data: Data, grid: Grid) -> Array:
+    """Return 1 where an episode ends with a token, (B, T)."""
+    ends = data.get("terminal")
+    shape = np.shape(data["rewards"])
+    return np.asarray(grid.wide(np.zeros(shape) if ends is None else np.asarray(ends, np.float64)))
+
+
+def _stacked(columns: Sequence[Value]) -> Value:
+    """Return columns as (B, T); no gradient passes."""
+    first = columns[0]
+    if not isinstance(first, Number):
+        return np.stack(columns, axis=1)
+    parts = [np.stack([getattr(x, name) for x in columns], axis=1) for name in ("value", "error", "void")]
+    return Number(parts[0], first.dtype, parts[1], parts[2])
+
+
+def _whitened(found: Value, counts: Array) -> Value:
+    """Return the numbers less the mean of the tokens', over their deviation."""
+    n = float(counts.sum())
+    off = found - where(counts, found, 0.0).sum() / n
+    squares = where(counts, off * off, 0.0).sum() / max(n - 1.0, 1.0)
+    return off / sqrt(squares + 1e-8)
+
+
+GAE = Program(
+    op="gae",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits_of_gae,
+    inputs=inputs.designed_of_gae,
+    outputs=("advantages",),
+    places=inputs.places_of_gae,
+    presets=edits.presets_of_gae,
+)
+PROGRAMS = (GAE,)
+
+
+def gae(**given: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `advantages`: of the recurrence of A, and of the one of λ-returns less V."""
+    return limits(GAE, given, [{"recurrence": name} for name in RECURRENCES])

@@ -1,0 +1,130 @@
+"""The forward definition of KTO's loss of labelled rows, written once over an arithmetic.
+
+λ(1 − σ(±β(lr − z0))) of each row, lr its summed log-ratio. Source: docs/definitions.md, "Preference losses"; KTO
+(arXiv 2402.01306), eqs. 8 and 9, as TRL's KTOTrainer writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, absolute, detached, maximum, sigmoid, where
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.families.preference import edits, inputs
+from gates.families.preference.program import minus_log_sigmoid, widest_of
+from gates.families.preference.sides import Sides, either, held
+from gates.model import Array
+from reference.textbook import number as bounded
+from reference.textbook.number import Floats, gradient, number
+
+
+def asked(given: Inputs) -> Choices:
+    """Return the choices that the keywords of `kto_loss` ask for."""
+    return {
+        "mask": "given",
+        "row": "sum",
+        "reference": "given",
+        "beta": given["beta"],
+        "anchor": "clamped",
+        "labels": "given",
+        "weights": (given["desirable_weight"], given["undesirable_weight"]),
+        "loss": "1 − σ",
+        "mean": "rows",
+        "sign": 1.0,
+        "written": "in any form",
+    }
+
+
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:
+    """Return the loss."""
+    sides = Sides(data, chosen, variable)
+    z, good, weight = _rows(sides)
+    loss = _mean(chosen["mean"], _losses(chosen, z, weight), weight, good)
+    return {"loss": loss if chosen["sign"] == 1.0 else loss * chosen["sign"]}
+
+
+def _rows(sides: Sides) -> tuple[Value, Array, Value]:
+    """Return the argument of each row's sigmoid, which rows are desirable, and the weight of each, (B,)."""
+    data, chosen, beta = sides.data, sides.chosen, sides.scalar("beta")
+    good = np.asarray(data["desirable"], bool) ^ (chosen["labels"] == "swapped")
+    sign = {"all desirable": 1.0, "all undesirable": -1.0}.get(chosen["labels"], np.where(good, 1.0, -1.0))
+    up, down = (held(data, x) for x in chosen["weights"])
+    anchor = _anchor(data, chosen["anchor"], sides.rows)
+    z = beta * (sides.rows - anchor) if chosen["anchor"] != "without β" else beta * sides.rows - anchor
+    return z * sign, good, where(good, up * np.ones(good.shape), down * np.ones(good.shape))
+
+
+def _anchor(data: Data, choice: str, log_ratio: Value) -> Value:
+    """Return z0."""
+    if choice.startswith("own"):
+        own = log_ratio.mean()
+        own = own if choice == "own, alive" else detached(own)
+        return own if choice == "own, unclamped" else maximum(0.0, own)
+    others = data.lift(data["mismatched"])
+    mean = others.mean()
+    found: Mapping[str, Callable[[], Value]] = {
+        "unclamped": lambda: mean,
+        "none": lambda: mean * 0.0,
+        "absolute": lambda: absolute(mean),
+        "sum": lambda: maximum(0.0, others.sum()),
+        "added": lambda: -maximum(0.0, mean),
+    }
+    return found.get(choice, lambda: maximum(0.0, mean))()
+
+
+def _losses(chosen: Choices, z: Value, weight: Value) -> Value:
+    choice = chosen["loss"]
+    if choice == "log":
+        return weight * minus_log_sigmoid(z)
+    if choice == "weight inside":
+        return 1.0 - sigmoid(weight * z)
+    if choice in {"value", "negative value"}:
+        return weight * sigmoid(z) * (1.0 if choice == "value" else -1.0)
+    if chosen["written"] in MISSES:
+        return weight * MISSES[chosen["written"]](z)
+    return weight * either(1.0 - sigmoid(z), sigmoid(-z))
+
+
+def _mean(choice: str, loss: Value, weight: Value, good: Array) -> Value:
+    if choice in {"by label", "half by label"}:
+        parts = [where(rows, loss, 0.0).sum() / max(float(rows.sum()), 1.0) for rows in (good, ~good)]
+        return (parts[0] + parts[1]) * (1.0 if choice == "by label" else 0.5)
+    divisor = {"sum": 1.0, "desirable": max(float(good.sum()), 1.0)}.get(choice, float(len(good)))
+    return loss.sum() / (weight.sum() if choice == "weights" else divisor)
+
+
+MISSES: Mapping[str, Callable[[Value], Value]] = {  # forms of 1 − σ
+    "1 − σ(z)": lambda z: 1.0 - bounded.sigmoid(z),
+    "σ(−z)": lambda z: bounded.sigmoid(-z),
+}
+
+
+KTO = Program(
+    op="kto_loss",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits_of_kto,
+    inputs=inputs.designed_of_kto,
+    outputs=("loss", "gradient"),
+    variable="policy",
+    places=inputs.places_of_kto,
+    presets=edits.presets_of_kto,
+)
+PROGRAMS = (KTO,)
+
+
+def kto_loss(**given: Any) -> dict[str, Floats]:
+    """Return the limits of the op's `loss` and `gradient`, with the gradient by autograd and by hand."""
+    data, chosen = Data(given, bounded=True), asked(given)
+    leaf = number(np.asarray(given["policy"]))
+    losses = [compute(data, {**chosen, "written": form}, leaf)["loss"] for form in MISSES]
+    gradients = [gradient(loss, leaf)[0] for loss in losses]
+    sides = Sides(data, chosen, leaf)
+    z, good, weight = _rows(sides)
+    for miss in MISSES.values():
+        slope = weight * sides.scalar("beta") * (miss(z) * bounded.sigmoid(z)) * np.where(good, -1.0, 1.0)
+        gradients.append(sides.spread(slope / float(len(good))))
+    return widest_of(losses, gradients)

@@ -1,0 +1,316 @@
+"""The forward definitions of preference learning, written once over an arithmetic.
+
+Log-ratios of tokens are added up to one number of each row; a loss is a function of the chosen and the rejected row's number,
+perhaps plus a likelihood. Its gradient is the derivative of what is computed; a careful author may write it by hand too.
+Source: docs/definitions.md, "Preference losses", as TRL's DPOTrainer, CPOTrainer, ORPOTrainer and KTOTrainer write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, absolute, exp, log, logsigmoid, maximum, sigmoid, where
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.diagnosis.programs.rows import tokens
+from gates.families.preference import edits, inputs
+from gates.families.preference.sides import Sides, either, held, likelihood
+from reference.textbook import number as bounded
+from reference.textbook.forms import accurate, merged
+from reference.textbook.number import Floats, Number, gradient, number, widest
+
+LOSSES: Mapping[str, dict[str, Any]] = {  # what each loss asks for, beside the rest of `asked`
+    "dpo": {},
+    "hinge": {"form": "hinge"},
+    "ipo": {"form": "ipo"},
+    "dpop": {},
+    "simpo": {"row": "mean"},
+    "cpo": {"nll": "chosen tokens"},
+    "orpo": {"row": "mean", "number": "odds", "place": "outside", "smoothing": None, "nll": "row means"},
+}
+
+
+def asked(given: Inputs) -> Choices:
+    """Return the choices that the keywords of `preference_loss` ask for.
+
+    Raises:
+        KeyError: no loss has this name.
+    """
+    name = given["loss"]
+    found: dict[str, Any] = {
+        "mask": "given",
+        "row": "mean" if given.get("lengths") == "mean" else "sum",
+        "reference": "none" if given.get("reference") is None else "given",
+        "sides": "in turn",
+        "gradient": "both",
+        "number": "log-ratio",
+        "form": "logistic",
+        "beta": given["beta"],
+        "place": "inside",
+        "smoothing": given.get("label_smoothing") or 0.0,
+        "smoothed": "conservative",
+        "target": "1/(2β)",
+        "penalty": given.get("penalty"),
+        "penalised": "chosen",
+        "margin": given.get("margin"),
+        "nll": "none",
+        "alpha": 1.0 if given.get("nll") is None else given["nll"],
+        "pairs": "mean",
+        "sign": 1.0,
+        "name": name,
+        "written": "in any form",
+        "rest": "log1p",
+        **LOSSES[name],
+    }
+    return found | ({"nll": "attended"} if given.get("attention_mask") is not None else {})
+
+
+def forms(chosen: Choices) -> Iterator[Choices]:
+    """Yield the usual ways to write a loss with these choices."""
+    if chosen["form"] != "logistic":
+        yield {"written": "once"}
+        return
+    yield from ({"written": name} for name in LOG_SIGMOIDS)
+    if chosen["number"] == "odds":  # differentiated in their own way
+        yield {"written": "log-sigmoid", "rest": "expm1"}
+        yield {"written": "log of sigmoid", "rest": "log"}
+
+
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:
+    """Return the loss."""
+    sides = Sides(data, chosen, variable)
+    pairs = loss_of_pairs(sides)
+    own = chosen["nll"] == "row means" and chosen["written"] in LOG_SIGMOIDS  # added to each pair
+    loss = (pairs - sides.rows[0::2] if own else pairs).mean()
+    share = {"mean": 1.0, "sum": float(pairs.shape[0]), "rows": 0.5}[chosen["pairs"]] * chosen["sign"]
+    loss = loss if share == 1.0 else loss * share
+    if chosen["nll"] == "none" or own:
+        return {"loss": loss}
+    return {"loss": loss + likelihood(sides, chosen["nll"]) * sides.scalar("alpha")}
+
+
+def loss_of_pairs(sides: Sides) -> Value:
+    """Return the loss of each pair, (P,)."""
+    c, r = sides.split(sides.rows)
+    loss = FORMS[sides.chosen["form"]](sides, c, r)
+    if sides.chosen["penalised"] == "outside":
+        loss = loss + sides.scalar("penalty") * maximum(0.0, -c)
+    return loss * sides.scalar("beta") if sides.chosen["place"] in {"outside", "both"} else loss
+
+
+def apart(sides: Sides, c: Value, r: Value) -> Value:
+    """Return how far the numbers of a pair are apart: log-ratios, or ORPO's log-odds a − log(1 − e^a)."""
+    choice = sides.chosen["number"]
+    if choice == "log-ratio":
+        return c - r
+    if choice == "probability":
+        return exp(c) - exp(r)
+    if choice == "odds, sum":
+        return (c + log(1.0 - exp(c))) - (r + log(1.0 - exp(r)))
+    if not isinstance(c, Number):
+        return (c - log(1.0 - exp(c))) - (r - log(1.0 - exp(r)))
+    odds = {name: (c - rest(c)) - (r - rest(r)) for name, rest in RESTS.items()}
+    first = merged(*odds.values())
+    return first if sides.chosen["rest"] == "log1p" else merged(odds[sides.chosen["rest"]], first)
+
+
+RESTS: Mapping[str, Callable[[Number], Number]] = {  # forms of log(1 − e^a)
+    "log1p": lambda a: bounded.log1p(-bounded.exp(a)),
+    "expm1": lambda a: bounded.log(-bounded.expm1(a)),
+    "log": lambda a: bounded.log(1.0 - bounded.exp(a)),
+}
+
+
+def margin(sides: Sides, c: Value, r: Value) -> Value:
+    """Return the argument of the sigmoid: β times what is apart, less the margin."""
+    return either(*_margins(sides, c, r))
+
+
+def _margins(sides: Sides, c: Value, r: Value) -> list[Value]:
+    """Return the margin, β outside the difference and then inside."""
+    chosen, beta, h = sides.chosen, sides.scalar("beta"), apart(sides, c, r)
+    behind = PENALISED[chosen["penalised"]](sides, c, r) if chosen["penalty"] is not None else None
+    less = None if behind is None else sides.scalar("penalty") * behind
+    if chosen["place"] in {"inside", "both"}:
+        found = [beta * (h if less is None else h - less)]
+        if behind is not None:
+            found.append(beta * h - beta * sides.scalar("penalty") * behind)
+        elif chosen["number"] == "log-ratio" and chosen["margin"] is None:
+            found.append(beta * c - beta * r)
+        elif chosen["margin"] is not None:
+            return [found[0] - sides.scalar("margin"), beta * (h - sides.scalar("margin") / beta)]
+    elif chosen["place"] in {"chosen", "rejected"}:
+        found = [beta * c - r if chosen["place"] == "chosen" else c - beta * r]
+    else:
+        found = [h if less is None else h - less]
+        found = [found[0] / beta] if chosen["place"] == "divides" else found
+    if chosen["penalised"] == "without β":
+        found = [x - sides.scalar("penalty") * maximum(0.0, -c) for x in found]
+    return found if chosen["margin"] is None else [x - sides.scalar("margin") for x in found]
+
+
+PENALISED: Mapping[str, Callable[[Sides, Value, Value], Value | None]] = {  # DPOP's penalty of each pair, over λ
+    "chosen": lambda sides, c, r: maximum(0.0, -c),  # noqa: ARG005
+    "chosen gains": lambda sides, c, r: maximum(0.0, c),  # noqa: ARG005
+    "rejected": lambda sides, c, r: maximum(0.0, -r),  # noqa: ARG005
+    "rejected gains": lambda sides, c, r: maximum(0.0, r),  # noqa: ARG005
+    "unbounded": lambda sides, c, r: -c,  # noqa: ARG005
+    "added": lambda sides, c, r: -maximum(0.0, -c),  # noqa: ARG005
+    "by tokens": lambda sides, c, r: sides.split(sides.shortfalls())[0],  # noqa: ARG005
+    "without β": lambda sides, c, r: None,  # noqa: ARG005
+    "outside": lambda sides, c, r: None,  # noqa: ARG005
+}
+LOG_SIGMOIDS: Mapping[str, Callable[[Number], Number]] = {  # forms of log σ, each differentiated in its own way
+    "log-sigmoid": bounded.logsigmoid,
+    "log of sigmoid": lambda z: bounded.log(bounded.sigmoid(z)),
+    "log1p": lambda z: -bounded.log1p(bounded.exp(-z)),
+}
+
+
+def minus_log_sigmoid(z: Value, written: str = "in any form") -> Value:
+    """Return −log σ(z); its slope −σ(−z) may be written 1 − σ(z) too, which loses digits."""
+    if not isinstance(z, Number):
+        return -logsigmoid(z)
+    if written in LOG_SIGMOIDS:
+        return -LOG_SIGMOIDS[written](z)
+    value = -bounded.logsigmoid(z)
+    if np.any(z.value > 0.0):
+        value = merged(value, -log(sigmoid(z)))
+
+    def slope(g: Number) -> Number:
+        return g * -merged(bounded.sigmoid(-z), 1.0 - bounded.sigmoid(z))
+
+    return Number(value.value, value.dtype, value.error, value.void, [(z, slope)])
+
+
+def _logistic(sides: Sides, c: Value, r: Value) -> Value:
+    z, choice, written = margin(sides, c, r), sides.chosen["smoothed"], sides.chosen["written"]
+    if sides.chosen["smoothing"] is None or (not sides.chosen["smoothing"] and written not in LOG_SIGMOIDS):
+        return minus_log_sigmoid(z, written)
+    s = sides.scalar("smoothing")
+    first, second = minus_log_sigmoid(z, written) * (1.0 - s), minus_log_sigmoid(-z, written) * s
+    if choice == "robust":
+        return (first - second) / (1.0 - 2.0 * s)
+    return {"first term": first, "subtracted": first - second}.get(choice, first + second)
+
+
+def _square(sides: Sides, c: Value, r: Value) -> Value:
+    apart = c - r - target(sides)
+    return apart * apart
+
+
+def target(sides: Sides) -> Value:
+    """Return what IPO draws the margin to."""
+    beta = sides.scalar("beta")
+    return TARGETS[sides.chosen["target"]](beta)
+
+
+TARGETS: Mapping[str, Callable[[Value], Value]] = {
+    "1/(2β)": lambda beta: 1.0 / (2.0 * beta),
+    "1/β": lambda beta: 1.0 / beta,
+    "β/2": lambda beta: beta * 0.5,
+    "β": lambda beta: beta,
+    "1/2": lambda beta: beta * 0.0 + 0.5,
+    "1": lambda beta: beta * 0.0 + 1.0,
+    "0": lambda beta: beta * 0.0,
+    "2/β": lambda beta: 2.0 / beta,
+}
+
+
+def _hinge(sides: Sides, c: Value, r: Value) -> Value:
+    return maximum(0.0, 1.0 - _margins(sides, c, r)[0])
+
+
+def _both_squares(sides: Sides, c: Value, r: Value) -> Value:
+    up, down = c - target(sides), r + target(sides)
+    return up * up + down * down
+
+
+def _noise_contrastive(sides: Sides, c: Value, r: Value) -> Value:
+    up, down = sides.scalar("beta") * c, sides.scalar("beta") * r
+    return minus_log_sigmoid(up) + (minus_log_sigmoid(-up) + minus_log_sigmoid(-down)) * 0.5
+
+
+def _of_margin(function: Callable[[Value], Value]) -> Callable[[Sides, Value, Value], Value]:
+    return lambda sides, c, r: function(margin(sides, c, r))
+
+
+FORMS: Mapping[str, Callable[[Sides, Value, Value], Value]] = {
+    "logistic": _logistic,
+    "hinge": _hinge,
+    "ipo": _square,
+    "sigmoid": _of_margin(lambda z: -sigmoid(z)),
+    "exponential": _of_margin(lambda z: exp(-z)),
+    "squared hinge": lambda sides, c, r: _hinge(sides, c, r) * _hinge(sides, c, r),
+    "negative margin": _of_margin(lambda z: -z),
+    "perceptron": _of_margin(lambda z: maximum(0.0, -z)),
+    "ipo halved": lambda sides, c, r: _square(sides, c, r) * 0.5,
+    "ipo of the margin": _of_margin(lambda z: (z - 0.5) * (z - 0.5)),
+    "absolute": lambda sides, c, r: absolute(c - r - target(sides)),
+    "sppo": _both_squares,
+    "nca": _noise_contrastive,
+    "apo_zero": lambda sides, c, r: 1.0 - sigmoid(sides.scalar("beta") * c) + sigmoid(sides.scalar("beta") * r),
+    "apo_down": lambda sides, c, r: sigmoid(sides.scalar("beta") * c) + 1.0 - sigmoid(sides.scalar("beta") * (c - r)),
+}
+
+
+PAIRS = Program(
+    op="preference_loss",
+    asked=asked,
+    compute=compute,
+    edits=edits.edits,
+    inputs=inputs.designed,
+    outputs=("loss", "gradient"),
+    variable="policy",
+    places=inputs.places,
+    presets=edits.presets,
+    examples=inputs.examples,
+)
+PROGRAMS = (PAIRS,)
+
+
+def preference_loss(**given: Any) -> dict[str, Floats]:
+    """Return the limits of the op's `loss` and `gradient`, with the gradient by autograd and by hand."""
+    data, chosen = Data(given, bounded=True), asked(given)
+    leaf = number(np.asarray(given["policy"]))
+    losses = [compute(data, {**chosen, **form}, leaf)["loss"] for form in forms(chosen)]
+    gradients = [gradient(loss, leaf)[0] for loss in losses]
+    if chosen["form"] == "logistic":
+        gradients += _by_hand(Sides(data, chosen, leaf))
+    return widest_of(losses, gradients)
+
+
+def widest_of(losses: Iterable[Number], gradients: Iterable[Number]) -> dict[str, Floats]:
+    """Return the limits of a loss and of its gradient, each the widest of its accurate forms."""
+    return {"loss": widest(map(accurate, losses)), "gradient": widest(map(accurate, gradients))}
+
+
+def _by_hand(sides: Sides) -> Iterator[Number]:
+    """Yield the gradient by the log-probs, −((1 − s) σ(−z) − s σ(z)) / P dz, with σ(−z) or 1 − σ(z)."""
+    chosen, rows = sides.chosen, sides.rows
+    z = margin(sides, *sides.split(rows))
+    s = held(sides.data, chosen["smoothing"] or 0.0)
+    moved, pair = gradient(z, rows)[0], np.arange(rows.shape[0]) // 2
+    for closed in (bounded.sigmoid(-z), 1.0 - bounded.sigmoid(z)):
+        slope = -(closed * (1.0 - s) - (1.0 - closed) * s) / float(z.shape[0])
+        slope = sides.scalar("beta") * slope if chosen["place"] == "outside" else slope
+        by_row = slope[pair] * moved
+        if chosen["nll"] == "row means":
+            by_row = by_row - np.tile([1.0, 0.0], z.shape[0]) / float(z.shape[0])
+        spread = sides.spread(by_row)
+        if chosen["nll"] in {"chosen tokens", "attended"}:
+            cost = likelihood(sides, chosen["nll"]) * sides.scalar("alpha")
+            spread = spread + gradient(cost, sides.lp)[0]
+        yield spread
+
+
+def winner_loss(**given: Any) -> dict[str, Floats]:
+    """Return the limits of the op's `loss` and `gradient`; sums over micro-batches are bounded by those in one part."""
+    groups = np.asarray(given["scores"], np.float64).reshape(-1, given["group_size"])
+    rows = np.nanargmax(groups, axis=1) + groups.shape[1] * np.arange(len(groups))
+    counts = np.asarray(given["mask"], bool) & np.isin(np.arange(groups.size), rows)[:, None]
+    lp = where(counts, number(np.asarray(given["policy"])), 0.0)
+    mean = -(lp.sum(1, keepdims=True) / tokens(counts)).reshape(-1).sum() / float(len(rows))
+    return {"loss": mean.limit(), "gradient": gradient(mean, lp)[0].limit()}
