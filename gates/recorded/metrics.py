@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.search import APART
+from gates.families.kl import program as kl_limits
 from gates.model import Array
 from gates.nearest import hint
 from gates.recorded.fields import METRIC, METRICS
@@ -17,7 +18,6 @@ from gates.recorded.loss import dtype_of
 from gates.recorded.step import Piece, Step
 from reference.algorithms import ALGORITHMS
 from reference.oracle import kl, ratio
-from reference.textbook import kl as kl_limits
 from reference.textbook import ratio as ratio_limits
 
 ARRAYS = ("policy", "old", "reference", "advantages", "entropy")
@@ -216,7 +216,7 @@ def _kl_of(first: str, second: str, estimator: str) -> Callable[[Mapping[str, An
 def _estimate(policy: Array, reference: Array, estimator: str, mask: Array) -> Terms:
     lp, ref = (np.where(mask, x, 0.0).astype(x.dtype) for x in (policy, reference))
     keywords: Any = {"estimator": estimator, "mask": mask, "reduction": "none"}
-    return kl.token_kl(lp, ref, **keywords), kl_limits.token_kl(lp, ref, **keywords)["kl"]
+    return kl.token_kl(lp, ref, **keywords), kl_limits.token_kl(policy=lp, reference=ref, **keywords)["kl"]
 
 
 def _exact(values: Array) -> Terms:

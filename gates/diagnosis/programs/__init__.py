@@ -15,7 +15,6 @@ def programs() -> Mapping[str, Program]:
         advantages,
         draws,
         gae,
-        kl,
         kto,
         logprobs,
         logprobs_gradient,
@@ -26,6 +25,7 @@ def programs() -> Mapping[str, Program]:
         several,
         statistics,
     )
+    from gates.families.kl import program as kl  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,

@@ -1,0 +1,38 @@
+"""Textbook limits: the widest bound on the rounding error of a program over the forms in which it is usually written."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from reference.textbook.number import Floats, Number, constant, widest
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded(Data):
+    """The inputs of a call as numbers with bounds, for a program that holds its constants in the data's dtype."""
+
+    bounded: bool = True
+
+    def scalar(self, value: float, dtype: str) -> Number:
+        """Return a constant, rounded once."""
+        return constant(value, dtype)
+
+
+def evaluated(program: Program, inputs: Inputs, forms: Iterable[Choices]) -> list[Mapping[str, Value]]:
+    """Return the outputs of a call as numbers with bounds, once for each form: choices that change roundings only."""
+    data, asked = Rounded(inputs), program.asked(inputs)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return [program.compute(data, {**asked, **form}, None) for form in forms]
+
+
+def limits(program: Program, inputs: Inputs, forms: Iterable[Choices]) -> dict[str, Floats]:
+    """Return how far a careful program in the data's dtype may be off, by output; inf where the dtype may overflow."""
+    found = evaluated(program, inputs, forms)
+    return {name: widest([form[name] for form in found]) for name in found[0]}
