@@ -10,6 +10,7 @@ import numpy as np
 
 from gates.diagnosis.search import APART
 from gates.families.kl import program as kl_limits
+from gates.families.ratio import program as ratio_limits
 from gates.model import Array
 from gates.nearest import hint
 from gates.recorded.fields import METRIC, METRICS
@@ -18,7 +19,6 @@ from gates.recorded.loss import dtype_of
 from gates.recorded.step import Piece, Step
 from reference.algorithms import ALGORITHMS
 from reference.oracle import kl, ratio
-from reference.textbook import ratio as ratio_limits
 
 ARRAYS = ("policy", "old", "reference", "advantages", "entropy")
 SHARES = {  # of tokens beyond a bound: which side, and the sign of A that a clip needs; 0: any
@@ -228,7 +228,7 @@ def _ratio_of(level: str) -> Callable[[Mapping[str, Any]], Terms]:
         mask = x["mask"]
         lp, old = (np.where(mask, x[name], 0.0).astype(x[name].dtype) for name in ("policy", "old"))
         value = ratio.importance_ratio(lp, old, level=level, mask=mask)
-        limit = ratio_limits.importance_ratio(lp, old, level=level, mask=mask)["ratio"]
+        limit = ratio_limits.importance_ratio(policy=lp, old=old, level=level, mask=mask)["ratio"]
         if level != "token":
             value, limit = (np.broadcast_to(one[:, None], mask.shape) for one in (value, limit))
         return value, limit

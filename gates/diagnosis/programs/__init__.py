@@ -20,12 +20,12 @@ def programs() -> Mapping[str, Program]:
         logprobs_gradient,
         loss,
         preference,
-        ratio,
         sampling,
         several,
-        statistics,
     )
     from gates.families.kl import program as kl  # noqa: PLC0415
+    from gates.families.ratio import program as ratio  # noqa: PLC0415
+    from gates.families.ratio import statistics  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,
