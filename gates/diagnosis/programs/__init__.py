@@ -16,14 +16,14 @@ def programs() -> Mapping[str, Program]:
         draws,
         gae,
         kto,
-        logprobs,
-        logprobs_gradient,
         loss,
         preference,
         sampling,
         several,
     )
     from gates.families.kl import program as kl  # noqa: PLC0415
+    from gates.families.logprobs import gradient as logprobs_gradient  # noqa: PLC0415
+    from gates.families.logprobs import program as logprobs  # noqa: PLC0415
     from gates.families.ratio import program as ratio  # noqa: PLC0415
     from gates.families.ratio import statistics  # noqa: PLC0415
 
