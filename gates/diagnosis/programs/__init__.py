@@ -13,12 +13,10 @@ def programs() -> Mapping[str, Program]:
     """Return the definition of each op that can be diagnosed, by the op's name."""
     from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
         advantages,
-        draws,
         gae,
         kto,
         loss,
         preference,
-        sampling,
         several,
     )
     from gates.families.kl import program as kl  # noqa: PLC0415
@@ -26,6 +24,8 @@ def programs() -> Mapping[str, Program]:
     from gates.families.logprobs import program as logprobs  # noqa: PLC0415
     from gates.families.ratio import program as ratio  # noqa: PLC0415
     from gates.families.ratio import statistics  # noqa: PLC0415
+    from gates.families.sampling import draws  # noqa: PLC0415
+    from gates.families.sampling import program as sampling  # noqa: PLC0415
 
     found = (
         *advantages.PROGRAMS,
