@@ -4,7 +4,7 @@ from gates.families.hosts import in_numpy
 
 in_numpy(
     "logprobs.temperature-forgotten",
-    "logprobs:temperature_scaled",
+    "logprobs:selective_log_softmax",
     "logprobs.patches:untempered",
     mistake="the logits are not divided by the temperature",
     arises="scoring at τ = 1 what was sampled at another τ, without saying so",

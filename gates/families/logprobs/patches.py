@@ -11,18 +11,13 @@ from gates.families.logprobs import gradient
 from gates.families.logprobs.program import PROGRAM
 from gates.families.patching import Fn, mutation
 
+untempered = edited(PROGRAM, "the temperature ignored: log-probs at τ = 1")
 untempered_entropy = edited(PROGRAM, "the entropy of the untempered logits (τ = 1)")
 bits = edited(PROGRAM, "the entropy in bits, to base 2")
 temperature_forgotten = edited(gradient.PROGRAM, "the gradient by x/τ, not divided by τ")
 no_softmax = edited(gradient.PROGRAM, "the gradient on the ids alone, without that of the normaliser")
 entropy_ignored = edited(gradient.PROGRAM, "the entropy's part left out")
 divided_afterwards = edited(PROGRAM, "the temperature after the softmax: log p / τ")
-
-
-@mutation
-def untempered(original: Fn, row: Any, temperature: Any) -> Any:
-    """Score at temperature 1 whatever the temperature is."""
-    return original(row, temperature) * temperature
 
 
 @mutation
