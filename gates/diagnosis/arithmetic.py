@@ -21,6 +21,11 @@ def exp(x: Value) -> Value:
     return bounded.exp(x) if isinstance(x, Number) else np.exp(x)
 
 
+def expm1(x: Value) -> Value:
+    """E to the x, minus 1, without cancellation."""
+    return bounded.expm1(x) if isinstance(x, Number) else np.expm1(x)
+
+
 def log(x: Value) -> Value:
     """The natural logarithm."""
     return bounded.log(x) if isinstance(x, Number) else np.log(x)

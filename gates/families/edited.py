@@ -17,20 +17,28 @@ def edited(program: Program, *words: str) -> Callable[[Fn], Fn]:
 
     Args:
         program: the forward definition of the op.
-        words: what the edit computes, as `program.edits` names it; of several, for different choices, the first that acts.
+        words: what the edit computes, as `program.edits` names it, alone or with what is asked; of several, for different
+            choices, the first that acts.
 
     A call on whose choices none of these edits acts is the host's own.
     """
 
     @mutation
-    def mistaken(original: Fn, **inputs: Any) -> Any:
+    def mistaken(original: Fn, *arrays: Any, **keywords: Any) -> Any:
+        inputs = {**dict(zip(_arrays(original), arrays, strict=False)), **keywords}
         asked = program.asked(inputs)
-        edits = {edit.words: edit for edit in program.edits(asked)}
+        edits = {name: edit for edit in program.edits(asked) for name in (edit.words, edit.sentence)}
         named = next((edits[name] for name in words if name in edits), None)
         if named is None:
             return original(**inputs)
-        dtype = next(x.dtype for x in inputs.values() if isinstance(x, np.ndarray) and x.dtype.kind == "f")
+        dtype = next(x.dtype for x in inputs.values() if isinstance(x, np.ndarray) and x.dtype.kind in "fV")
+        wide = np.promote_types(dtype, np.float32) if dtype.kind == "f" else np.dtype(np.float32)
         found = evaluate(program, inputs, Candidate((named,)).choices(asked))
-        return {name: found[name][0].astype(dtype)[()] for name in program.outputs}
+        cast = {name: x.astype(dtype if name == "gradient" else wide)[()] for name, (x, _) in found.items()}
+        return cast if len(cast) > 1 else next(iter(cast.values()))
 
     return mistaken
+
+
+def _arrays(function: Fn) -> tuple[str, ...]:
+    return function.__code__.co_varnames[: function.__code__.co_argcount]

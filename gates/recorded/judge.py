@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.ratio import program
 from gates.recorded import advantages, drift, identify, loss, metrics, naming
 from gates.recorded.file import StepFile, open_step
 from gates.recorded.finding import DECISIVE, Compared, Finding, Status
 from gates.recorded.settings import Settings
 from gates.recorded.step import Step
-from reference.textbook import ratio as textbook
 
 WEIGHTS = "importance_weights"
 
@@ -129,9 +129,8 @@ def _weights(step: Step) -> Finding:
         trainer = step.slots("old" if "old" in step.file else "policy", piece)
         inputs = {"policy": trainer, "old": trainer, "sampling": step.slots("sampling", piece), "mask": piece.mask}
         clean = {name: np.where(piece.mask, inputs[name], 0.0).astype(trainer.dtype) for name in ("old", "sampling")}
-        limits = textbook.importance_weights(
-            clean["old"],
-            clean["sampling"],
+        limits = program.importance_weights(
+            **clean,
             correction=settings["correction"],
             level=settings["correction_level"],
             c_min=settings.get("correction_low"),

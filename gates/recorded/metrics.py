@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.search import APART
+from gates.families.kl import program as kl_limits
 from gates.families.loss.program import row_of
+from gates.families.ratio import program as ratio_limits
 from gates.model import Array
 from gates.nearest import hint
 from gates.recorded.fields import METRIC, METRICS
@@ -17,8 +19,6 @@ from gates.recorded.finding import Compared, Finding, Status, Total, bounded
 from gates.recorded.loss import dtype_of
 from gates.recorded.step import Piece, Step
 from reference.oracle import kl, ratio
-from reference.textbook import kl as kl_limits
-from reference.textbook import ratio as ratio_limits
 
 ARRAYS = ("policy", "old", "reference", "advantages", "entropy")
 SHARES = {  # shares of tokens beyond a bound: (side, sign of A at which the clip acts; 0: any)
@@ -220,7 +220,7 @@ def _kl_of(first: str, second: str, estimator: str) -> Callable[[Mapping[str, An
 def _estimate(policy: Array, reference: Array, estimator: str, mask: Array) -> Terms:
     lp, ref = (np.where(mask, x, 0.0).astype(x.dtype) for x in (policy, reference))
     keywords: Any = {"estimator": estimator, "mask": mask, "reduction": "none"}
-    return kl.token_kl(lp, ref, **keywords), kl_limits.token_kl(lp, ref, **keywords)["kl"]
+    return kl.token_kl(lp, ref, **keywords), kl_limits.token_kl(policy=lp, reference=ref, **keywords)["kl"]
 
 
 def _exact(values: Array) -> Terms:
@@ -232,7 +232,7 @@ def _ratio_of(level: str) -> Callable[[Mapping[str, Any]], Terms]:
         mask = x["mask"]
         lp, old = (np.where(mask, x[name], 0.0).astype(x[name].dtype) for name in ("policy", "old"))
         value = ratio.importance_ratio(lp, old, level=level, mask=mask)
-        limit = ratio_limits.importance_ratio(lp, old, level=level, mask=mask)["ratio"]
+        limit = ratio_limits.importance_ratio(policy=lp, old=old, level=level, mask=mask)["ratio"]
         if level != "token":
             value, limit = (np.broadcast_to(array[:, None], mask.shape) for array in (value, limit))
         return value, limit

@@ -1,43 +1,31 @@
-"""The forward definitions, one file for each family of ops."""
+"""The forward formulas of the families, by op."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 
 from gates.diagnosis.program import Program
+
+FORMULAS = (  # modules of gates.families
+    "advantages.program",
+    "advantages.recurrence",
+    "kl.program",
+    "logprobs.gradient",
+    "logprobs.program",
+    "loss.program",
+    "preference.kto",
+    "preference.program",
+    "ratio.program",
+    "ratio.statistics",
+    "sampling.draws",
+    "sampling.program",
+)
 
 
 @cache
 def programs() -> Mapping[str, Program]:
-    """Return the definition of each op that can be diagnosed, by the op's name."""
-    from gates.diagnosis.programs import (  # noqa: PLC0415  a check without a failure needs none of them
-        draws,
-        kl,
-        logprobs,
-        logprobs_gradient,
-        ratio,
-        sampling,
-        statistics,
-    )
-    from gates.families.advantages import program as advantages  # noqa: PLC0415
-    from gates.families.advantages import recurrence  # noqa: PLC0415
-    from gates.families.loss import program as loss  # noqa: PLC0415
-    from gates.families.preference import kto  # noqa: PLC0415
-    from gates.families.preference import program as preference  # noqa: PLC0415
-
-    found = (
-        *advantages.PROGRAMS,
-        *draws.PROGRAMS,
-        *kl.PROGRAMS,
-        *logprobs.PROGRAMS,
-        *logprobs_gradient.PROGRAMS,
-        *loss.PROGRAMS,
-        *kto.PROGRAMS,
-        *preference.PROGRAMS,
-        *recurrence.PROGRAMS,
-        *ratio.PROGRAMS,
-        *sampling.PROGRAMS,
-        *statistics.PROGRAMS,
-    )
-    return {program.op: program for program in found}
+    """Return the formula of each op that can be diagnosed, by the op's name; they are imported at the first call."""
+    modules = (import_module(f"gates.families.{name}") for name in FORMULAS)
+    return {program.op: program for module in modules for program in module.PROGRAMS}

@@ -1,11 +1,14 @@
-"""Seeded calls of the KL's ops."""
+"""Seeded calls of the KL's ops: of cases, and the designed ones of a diagnosis."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from gates.diagnosis.program import Inputs
+from gates.diagnosis.programs import row_inputs
 from gates.families import arrays
 from gates.model import Array
 from reference.oracle import logprobs
@@ -115,3 +118,65 @@ def vocabulary(rng: np.random.Generator, kind: str, dtype: str, size: int) -> di
     left, right = (logprobs.log_softmax(x, temperature=1.0).astype(dtype) for x in (logits, others))
     mark = {LAYOUTS: True} if kind == "layouts" else {}
     return {"policy_logprobs": left, "reference_logprobs": right, **mark}
+
+
+# --- designed calls: batches that tell the edits of a program from each other
+
+SHAPES = ((2, 3, 7), (3, 2, 11), (4, 2, 5), (2, 4, 17), (1, 3, 9), (3, 3, 13), (2, 2, 29), (5, 1, 8))
+"""Rows, tokens and vocabulary: no two vocabularies are alike, so that no mean is a scale."""
+
+
+def designed_tokens(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call: d of both signs, and two of each batch beyond a clamp of 10."""
+    for mask in row_inputs.masks(example, "policy", rng):
+        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        d = np.asarray(rng.normal(0.1, 0.7, mask.shape))
+        d[0, np.argmax(mask[0])], d[-1, np.argmax(mask[-1])] = 3.4, -3.4
+        arrays = {"policy": policy, "reference": policy + d, "old": policy - rng.normal(0.1, 0.5, mask.shape)}
+        yield row_inputs.laid_out(example, "policy", arrays, mask)
+
+
+def examples(inputs: Inputs) -> Iterator[Inputs]:
+    """Yield a call with an older policy, by which a ratio shows, then the call as it is."""
+    if inputs.get("old") is None:
+        yield {**inputs, "old": inputs["policy"], "kl_ratio": "none"}
+    yield inputs
+
+
+def places_of_tokens(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of tokens or of rows by name."""
+    if inputs["reduction"] != "none":
+        yield from row_inputs.row_places(inputs, "policy")
+        return
+    yield from row_inputs.places(inputs, "policy")
+    policy, reference = (np.asarray(inputs[name], np.float64) for name in ("policy", "reference"))
+    counts = row_inputs.tokens(inputs, "policy")
+    named = {
+        "where the reference is above the policy": reference > policy,
+        "where the reference is below the policy": reference < policy,
+        "where |d| > 1": np.abs(reference - policy) > 1.0,
+        "where |d| > 3": np.abs(reference - policy) > 3.0,
+    }
+    yield from ((name, place & counts) for name, place in named.items())
+
+
+def designed_vocabulary(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches in the example's dtype and number of dimensions, of near and far distributions."""
+    given = np.asarray(example["policy_logprobs"])
+    for index, shape in enumerate(SHAPES):
+        logits = rng.normal(0.0, 2.0, shape)
+        others = logits + rng.normal(0.0, (0.5, 1.0, 2.0)[index % 3], shape)
+        rows = shape if given.ndim == 3 else (-1, shape[-1]) if given.ndim == 2 else shape[-1:]
+        both = [logprobs.log_softmax(x, temperature=1.0).reshape(-1, shape[-1]) for x in (logits, others)]
+        both = [(x[0] if given.ndim == 1 else x.reshape(rows)).astype(given.dtype) for x in both]
+        yield {**example, "policy_logprobs": both[0], "reference_logprobs": both[1]}
+
+
+def places_of_positions(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of positions by name."""
+    policy = np.asarray(inputs["policy_logprobs"])
+    indices = np.arange(policy[..., 0].size).reshape(policy.shape[:-1])
+    yield "after the first position", indices > 0
+    yield "at the first position", indices == 0
+    yield "where the policy's likeliest id has more than half", policy.max(axis=-1) > np.log(0.5)
+    yield "where the policy's likeliest id has less than half", policy.max(axis=-1) < np.log(0.5)

@@ -50,7 +50,7 @@ in_numpy(
 )
 in_numpy(
     "kl.clamp-one-sided",
-    "kl:clamped",
+    "kl:token_kl",
     "kl.patches:clamped_below",
     mistake="the estimate is bounded from below only: a token of a huge k3 still counts in full",
     arises="max(x, -c) for clamp(x, -c, c)",
@@ -60,7 +60,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-level-swapped",
-    "kl:kl_weights",
+    "kl:token_kl",
     "kl.patches:swapped_levels",
     mistake="a token's estimate is weighted by its sequence's ratio, a sequence's by the token's",
     arises="a default that follows the loss's level in one of two places",
@@ -70,7 +70,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-inverted",
-    "kl:kl_weights",
+    "kl:token_kl",
     "kl.patches:inverted_ratio",
     mistake="the weight is exp(old − policy)",
     arises="argument order (policy, old) against (old, policy)",
@@ -82,7 +82,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-ignored",
-    "kl:kl_weights",
+    "kl:token_kl",
     "kl.patches:no_ratio",
     mistake="the estimate is that of on-policy tokens whatever `old` says",
     arises="kl_ratio that reaches nothing",
@@ -92,7 +92,7 @@ in_numpy(
 )
 in_numpy(
     "kl.ratio-mean-over-padding",
-    "kl:kl_weights",
+    "kl:token_kl",
     "kl.patches:padded_mean",
     mistake="the mean of a sequence's log ratio divides by the padded width",
     arises="mean over the axis instead of over the mask",
@@ -103,7 +103,7 @@ in_numpy(
 )
 in_numpy(
     "kl.full-reversed",
-    "logprobs:row_divergence",
+    "logprobs:full_kl",
     "kl.patches:reversed_arguments",
     mistake="KL(reference ‖ policy): other modes are sought",
     arises="torch's kl_div(input, target), whose target comes second",

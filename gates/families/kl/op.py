@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gates.families.kl import program
 from gates.model import Op, Output
 from reference.oracle import kl
-from reference.textbook import kl as textbook
 
 TOKEN_KL = Op(
     name="token_kl",
@@ -24,7 +24,7 @@ TOKEN_KL = Op(
     source="J. Schulman, Approximating KL Divergence, 2020",
     formula="d = reference − policy: k1 = −d, k2 = d²/2, k3 = exp(d) − d − 1",
     oracle=kl.token_kl,
-    textbook=textbook.token_kl,
+    textbook=program.token_kl,
     key=("estimator",),
 )
 FULL_KL = Op(
@@ -37,5 +37,5 @@ FULL_KL = Op(
     source="S. Kullback and R. Leibler, On Information and Sufficiency, 1951, eq. 2.4",
     formula="KL = Σ_v p_v (log p_v − log q_v)",
     oracle=kl.full_kl,
-    textbook=textbook.full_kl,
+    textbook=program.full_kl,
 )

@@ -6,13 +6,29 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.edited import edited
+from gates.families.kl.program import FULL, TOKEN
 from gates.families.patching import Fn, mutation
 
-
-@mutation
-def reversed_arguments(original: Fn, policy: Any, reference: Any) -> Any:
-    """Sum q (log q - log p)."""
-    return original(reference, policy)
+reversed_arguments = edited(FULL, "KL(reference ‖ policy), the arguments exchanged")
+swapped_arguments = edited(TOKEN, "policy and reference exchanged: d = policy − reference")
+without_half = edited(TOKEN, "d², k2 without its ½ (asked: k2 = d²/2)")
+clamped_below = edited(TOKEN, "the clamp bounds from below only")
+swapped_levels = edited(
+    TOKEN,
+    "times the ratio of the row, exp(mean D) (asked: times the ratio of the token)",
+    "times the ratio of the token (asked: times the ratio of the row, exp(mean D))",
+)
+inverted_ratio = edited(
+    TOKEN,
+    "times the token's ratio inverted, exp(old − policy) (asked: times the ratio of the token)",
+    "times the row's ratio inverted (asked: times the ratio of the row, exp(mean D))",
+)
+no_ratio = edited(TOKEN, "not multiplied by a ratio")
+padded_mean = edited(
+    TOKEN,
+    "times the row's ratio with D averaged over the padded width (asked: times the ratio of the row, exp(mean D))",
+)
 
 
 @mutation
@@ -40,47 +56,3 @@ def expm1_minus_d(_original: Fn, d: Any) -> Any:
 def inverted(original: Fn, d: Any) -> Any:
     """Swap policy and reference in an estimator."""
     return original(-d)
-
-
-@mutation
-def swapped_arguments(original: Fn, policy: Any, reference: Any, **rest: Any) -> Any:
-    """Swap policy and reference in the call."""
-    return original(reference, policy, **rest)
-
-
-@mutation
-def without_half(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Forget the half of k2."""
-    return 2 * original(*arguments, **rest)
-
-
-@mutation
-def clamped_below(_original: Fn, values: Any, most: Any) -> Any:
-    """Bound the estimates from below only."""
-    return values if most is None else np.maximum(values, -most)
-
-
-@mutation
-def swapped_levels(original: Fn, *arguments: Any) -> Any:
-    """Weight a token's estimate by its sequence's ratio, and the other way round."""
-    other = {"token": "sequence", "sequence": "token"}
-    *rest, level = arguments
-    return original(*rest, other[level])
-
-
-@mutation
-def inverted_ratio(original: Fn, policy: Any, old: Any, *rest: Any) -> Any:
-    """Weight by exp(old - policy)."""
-    return original(old, policy, *rest)
-
-
-@mutation
-def no_ratio(original: Fn, *arguments: Any) -> Any:
-    """Weight by 1 whatever was asked for."""
-    return np.ones_like(original(*arguments))
-
-
-@mutation
-def padded_mean(original: Fn, policy: Any, old: Any, valid: Any, *rest: Any) -> Any:
-    """Divide the log ratio of a sequence by the width of the batch, its padding included."""
-    return original(policy, old, np.ones_like(valid), *rest)

@@ -4,7 +4,7 @@ from gates.families.hosts import in_numpy
 
 in_numpy(
     "logprobs.temperature-forgotten",
-    "logprobs:temperature_scaled",
+    "logprobs:selective_log_softmax",
     "logprobs.patches:untempered",
     mistake="the logits are not divided by the temperature",
     arises="scoring at τ = 1 what was sampled at another τ, without saying so",
@@ -62,7 +62,7 @@ in_numpy(
 )
 in_numpy(
     "logprobs.entropy-untempered",
-    "logprobs:entropy_of",
+    "logprobs:selective_log_softmax",
     "logprobs.patches:untempered_entropy",
     mistake="the entropy is that of temperature 1 beside log-probs of another",
     arises="two calls, one of which was given the temperature",
@@ -86,7 +86,7 @@ in_numpy(
 )
 in_numpy(
     "logprobs.entropy-in-bits",
-    "logprobs:entropy_of",
+    "logprobs:selective_log_softmax",
     "logprobs.patches:bits",
     mistake="the entropy is in bits",
     arises="log2, as in information theory",
@@ -119,7 +119,7 @@ in_numpy(
 )
 in_numpy(
     "logprobs.backward-without-softmax",
-    "logprobs:chosen_slope",
+    "logprobs:selective_log_softmax_backward",
     "logprobs.patches:no_softmax",
     mistake="the normaliser is held constant",
     arises="a stop-gradient round logsumexp",
@@ -129,7 +129,7 @@ in_numpy(
 )
 in_numpy(
     "logprobs.backward-entropy-ignored",
-    "logprobs:entropy_slope",
+    "logprobs:selective_log_softmax_backward",
     "logprobs.patches:entropy_ignored",
     mistake="nothing flows back through the entropy",
     arises="an entropy computed under no_grad",

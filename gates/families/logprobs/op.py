@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gates.families.logprobs import gradient, program
 from gates.model import Op, Output
 from reference.oracle import logprobs
-from reference.textbook import logprobs as textbook
 
 IGNORED = "the id where no token stands, such as −100; not given without any: "
 SELECTIVE_LOG_SOFTMAX = Op(
@@ -23,14 +23,14 @@ SELECTIVE_LOG_SOFTMAX = Op(
     "cross_entropy",
     formula="lp = x[id]/τ − logsumexp(x/τ); H = −Σ_v p_v log p_v of the same tempered distribution",
     oracle=logprobs.selective_log_softmax,
-    textbook=textbook.selective_log_softmax,
+    textbook=program.selective_log_softmax,
     optional=("ignore_index",),
 )
 WITH_ENTROPY = replace(
     SELECTIVE_LOG_SOFTMAX,
     outputs={"logprobs": Output(kind="f"), "entropy": Output(kind="f")},
     oracle=logprobs.entropy,
-    textbook=textbook.entropy,
+    textbook=program.with_entropy,
 )
 SELECTIVE_LOG_SOFTMAX_BACKWARD = Op(
     name="selective_log_softmax_backward",
@@ -46,6 +46,6 @@ SELECTIVE_LOG_SOFTMAX_BACKWARD = Op(
     source="the chain rule",
     formula="∂L/∂x = (Σ_k g_k (onehot_k − p) − g_H p (log p + H)) / τ",
     oracle=logprobs.selective_log_softmax_backward,
-    textbook=textbook.selective_log_softmax_backward,
+    textbook=gradient.selective_log_softmax_backward,
     optional=("ignore_index",),
 )

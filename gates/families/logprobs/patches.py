@@ -6,13 +6,18 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.edited import edited
+from gates.families.logprobs import gradient
+from gates.families.logprobs.program import PROGRAM
 from gates.families.patching import Fn, mutation
 
-
-@mutation
-def untempered(original: Fn, row: Any, temperature: Any) -> Any:
-    """Score at temperature 1 whatever the temperature is."""
-    return original(row, temperature) * temperature
+untempered = edited(PROGRAM, "the temperature ignored: log-probs at τ = 1")
+untempered_entropy = edited(PROGRAM, "the entropy of the untempered logits (τ = 1)")
+bits = edited(PROGRAM, "the entropy in bits, to base 2")
+temperature_forgotten = edited(gradient.PROGRAM, "the gradient by x/τ, not divided by τ")
+no_softmax = edited(gradient.PROGRAM, "the gradient on the ids alone, without that of the normaliser")
+entropy_ignored = edited(gradient.PROGRAM, "the entropy's part left out")
+divided_afterwards = edited(PROGRAM, "the temperature after the softmax: log p / τ")
 
 
 @mutation
@@ -41,14 +46,6 @@ def half_sum(_original: Fn, shifted: Any) -> Any:
 
 
 @mutation
-def untempered_entropy(original: Fn, row: Any, shifted: Any, log_sum: float) -> Any:
-    """Take the entropy of the distribution at temperature 1, beside log-probs at another."""
-    del shifted, log_sum
-    plain = row - row.max()
-    return original(row, plain, float(np.log(np.exp(plain).sum())))
-
-
-@mutation
 def nan_entropy(_original: Fn, row: Any, shifted: Any, log_sum: float) -> Any:
     """Multiply p = 0 by log p = -inf."""
     del row
@@ -58,34 +55,9 @@ def nan_entropy(_original: Fn, row: Any, shifted: Any, log_sum: float) -> Any:
 
 
 @mutation
-def bits(original: Fn, *arguments: Any) -> Any:
-    """Give the entropy in bits."""
-    return original(*arguments) / np.log(2.0)
-
-
-@mutation
-def temperature_forgotten(original: Fn, logits: Any, *rest: Any, **options: Any) -> Any:
-    """Leave out the 1/τ of the chain rule."""
-    gradient = original(logits, *rest, **options).astype(np.float64) * options["temperature"]
-    return gradient.astype(logits.dtype)
-
-
-@mutation
 def wrong_sign(original: Fn, probabilities: Any, token: Any, upstream: Any) -> Any:
     """Return g (p - onehot): the gradient of the loss -lp."""
     return original(probabilities, token, -upstream)
-
-
-@mutation
-def no_softmax(original: Fn, probabilities: Any, token: Any, upstream: Any) -> Any:
-    """Return g onehot: the normaliser is taken for a constant."""
-    return original(0.0 * probabilities, token, upstream)
-
-
-@mutation
-def entropy_ignored(original: Fn, logprobs: Any, upstream: Any) -> Any:
-    """Send nothing back through the entropy."""
-    return original(logprobs, 0.0 * upstream)
 
 
 @mutation
@@ -93,16 +65,6 @@ def entropy_without_mean(_original: Fn, logprobs: Any, upstream: float) -> Any:
     """Return -g p (log p + 1): the derivative of p log p without that of the normaliser."""
     known = np.where(logprobs > -np.inf, logprobs, 0.0)
     return -upstream * np.exp(logprobs) * (known + 1.0)
-
-
-@mutation
-def divided_afterwards(original: Fn, logits: Any, ids: Any, *, temperature: float = 1.0, entropy: bool = False) -> Any:
-    """Score at temperature 1 and divide what comes out."""
-    if entropy:
-        found, uncertainty = original(logits, ids, temperature=temperature, entropy=True)
-        return original(logits, ids) / found.dtype.type(temperature), uncertainty
-    found = original(logits, ids)
-    return found / found.dtype.type(temperature)
 
 
 @mutation

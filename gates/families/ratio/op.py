@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from gates.families.ratio import program
+from gates.families.ratio.statistics import ratio_statistics
 from gates.families.rollout.op import BATCH_INPUTS, MODEL_INPUTS
 from gates.model import Op, Output
 from reference.oracle import ratio, statistics
-from reference.textbook import ratio as textbook
 
 NAN_UNRECORDED = {"nan_sampling": "unrecorded"}  # a rule of ours: asked of subjects that declare the convention
 
@@ -26,7 +27,7 @@ IMPORTANCE_RATIO = Op(
     source="PPO, arXiv 1707.06347; GSPO, arXiv 2507.18071, eq. 7; RLOO, arXiv 2402.14740",
     formula="exp(D), exp(Σ m·D / n) or exp(Σ m·D) with D = policy − old; 0 in slots without a token, 1 for an empty row",
     oracle=ratio.importance_ratio,
-    textbook=textbook.importance_ratio,
+    textbook=program.importance_ratio,
     key=("level",),
 )
 IMPORTANCE_WEIGHTS = Op(
@@ -45,7 +46,7 @@ IMPORTANCE_WEIGHTS = Op(
     source="Yao et al. 2025, Your efficient RL framework secretly brings you off-policy RL training; TRL's sampling modes",
     formula="Δ = old − sampling: clamp(exp Δ, c_min, c_max), or exp Δ inside [c_min, c_max], ends included, else 0",
     oracle=ratio.importance_weights,
-    textbook=textbook.importance_weights,
+    textbook=program.importance_weights,
     key=("correction", "level"),
 )
 RATIO_STATISTICS = Op(
@@ -67,7 +68,7 @@ RATIO_STATISTICS = Op(
     formula="over tokens, and with D summed over sequences: mean r, max and p99 |D|, mean k3(D), mean expm1(2D), "
     "(Σr)²/(nΣr²), mean exp|D|, shares of r outside the clip range, and of those that a clip stops",
     oracle=statistics.measured,
-    textbook=textbook.ratio_statistics,
+    textbook=ratio_statistics,
 )
 IMPORTANCE_RATIOS = Op(
     name="importance_ratios",

@@ -6,19 +6,24 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.edited import edited
 from gates.families.patching import Fn, mutation
+from gates.families.ratio import statistics
+from gates.families.ratio.program import RATIO, WEIGHTS
 
-
-@mutation
-def swapped_pair(original: Fn, policy: Any, old: Any, **rest: Any) -> Any:
-    """Take old over policy."""
-    return original(old, policy, **rest)
-
-
-@mutation
-def sum_for_mean(original: Fn, policy: Any, old: Any, *, level: str, **rest: Any) -> Any:
-    """Take the product where the geometric mean is asked for."""
-    return original(policy, old, level="seq_sum" if level == "seq_mean" else level, **rest)
+swapped_pair = edited(RATIO, "the ratio inverted: exp(old − policy)")
+sum_for_mean = edited(RATIO, "the ratio of the row, exp(Σ D) (asked: the ratio of the row, exp(mean D))")
+exclusive_bounds = edited(WEIGHTS, "ends of the bounds left out")
+lower_bound_ignored = edited(WEIGHTS, "no lower bound")
+lower_bound_invented = edited(WEIGHTS, "a lower bound of 1/c_max")
+clamp_for_mask = edited(WEIGHTS, "truncated at the bounds (TIS) (asked: 0 outside the bounds (MIS))")
+swapped_levels = edited(
+    WEIGHTS,
+    "the ratio of each token (asked: the ratio of the row, exp(Σ D))",
+    "the ratio of the row, exp(Σ D) (asked: the ratio of each token)",
+)
+reversed_mismatch = edited(statistics.PROGRAM, "k3 of −D: e^−D + D − 1, which estimates the other KL")
+second_moment = edited(statistics.PROGRAM, "mean r² for χ², not less 1")
 
 
 @mutation
@@ -48,32 +53,6 @@ def rounded_difference(original: Fn, left: Any, right: Any) -> Any:
 
 
 @mutation
-def exclusive_bounds(original: Fn, ratio: Any, correction: str, low: float, high: float) -> Any:
-    """Drop a ratio that is exactly a bound of MIS."""
-    if correction == "tis":
-        return original(ratio, correction, low, high)
-    return np.where((ratio > low) & (ratio < high), ratio, 0.0)
-
-
-@mutation
-def lower_bound_ignored(original: Fn, ratio: Any, correction: Any, low: Any, high: Any) -> Any:
-    """Hold ratios back from above only."""
-    return original(ratio, correction, low * 0.0, high)
-
-
-@mutation
-def lower_bound_invented(original: Fn, ratio: Any, correction: Any, low: Any, high: Any) -> Any:
-    """Assume the interval to be symmetric in log space where no lower bound is given."""
-    return original(ratio, correction, low or 1.0 / high, high)
-
-
-@mutation
-def clamp_for_mask(original: Fn, ratio: Any, _: Any, low: Any, high: Any) -> Any:
-    """Clamp where MIS drops."""
-    return original(ratio, "tis", low, high)
-
-
-@mutation
 def unrecorded_is_impossible(_original: Fn, old: Any, sampling: Any) -> Any:
     """Count what was not recorded as probability 0."""
     return np.where(np.isnan(sampling), -1e4 + old * 0.0, sampling)
@@ -83,18 +62,6 @@ def unrecorded_is_impossible(_original: Fn, old: Any, sampling: Any) -> Any:
 def unrecorded_is_certain(_original: Fn, old: Any, sampling: Any) -> Any:
     """Count what was not recorded as probability 1."""
     return np.where(np.isnan(sampling), old * 0.0, sampling)
-
-
-@mutation
-def swapped_levels(original: Fn, old: Any, sampling: Any, *, level: str, **rest: Any) -> Any:
-    """Answer at the level that was not asked for."""
-    return original(old, sampling, level="token" if level == "seq_sum" else "seq_sum", **rest)
-
-
-@mutation
-def reversed_mismatch(original: Fn, high: Any, low: Any) -> Any:
-    """Estimate the divergence in the other direction."""
-    return original(-high, -low)
 
 
 @mutation
@@ -113,12 +80,6 @@ def population_quantile(_original: Fn, values: Any) -> Any:
 def clamped_ess(original: Fn, high: Any, low: Any) -> Any:
     """Measure the effective sample size of clamped ratios."""
     return original(np.clip(high, -0.2, 0.2), low)
-
-
-@mutation
-def second_moment(original: Fn, high: Any, low: Any) -> Any:
-    """Report the mean of r² for χ²."""
-    return original(high, low) + 1.0
 
 
 @mutation

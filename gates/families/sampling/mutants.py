@@ -28,7 +28,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.top-p-exclusive",
-    "sampling:top_p_length",
+    "sampling:filtered_logprobs",
     "sampling.patches:exclusive",
     mistake="the token whose mass reaches p is dropped",
     arises="cumulative mass ≤ p instead of the mass before it < p",
@@ -39,7 +39,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.top-k-off-by-one",
-    "sampling:top_k_length",
+    "sampling:filtered_logprobs",
     "sampling.patches:one_more",
     mistake="k + 1 tokens stay",
     arises="an inclusive slice",
@@ -90,7 +90,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.min-p-of-the-whole",
-    "sampling:min_p_length",
+    "sampling:filtered_logprobs",
     "sampling.patches:absolute_floor",
     mistake="a token stays if its probability is min_p, whatever the largest is",
     arises="min_p read as a floor of the probability",
@@ -110,7 +110,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.xtc-removes-the-least-likely",
-    "sampling:xtc_skip",
+    "sampling:filtered_logprobs",
     "sampling.patches:all_above",
     mistake="the least likely token above the threshold goes too",
     arises="probs > threshold masked as a whole",
@@ -121,7 +121,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.xtc-inert",
-    "sampling:xtc_skip",
+    "sampling:filtered_logprobs",
     "sampling.patches:nothing_above",
     mistake="no token is removed",
     arises="a threshold compared with log-probs",
@@ -152,7 +152,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.penalty-divides-always",
-    "sampling:penalise",
+    "sampling:filtered_logprobs",
     "sampling.patches:divide_always",
     mistake="negative logits are divided, so earlier tokens become likelier",
     arises="the penalty written for positive logits",
@@ -166,7 +166,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.penalty-of-padding",
-    "sampling:penalise",
+    "sampling:filtered_logprobs",
     "sampling.patches:padding_is_a_token",
     mistake="the −1 of the padding penalises the last token of the vocabulary",
     arises="history used as an index as it is",
@@ -176,7 +176,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.penalty-twice",
-    "sampling:penalise",
+    "sampling:filtered_logprobs",
     "sampling.patches:penalty_twice",
     mistake="the penalty acts twice",
     arises="applied in the processor and again in the sampler",
@@ -245,7 +245,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.penalty-per-occurrence",
-    "sampling:penalise",
+    "sampling:filtered_logprobs",
     "sampling.patches:once_per_occurrence",
     mistake="a token that stands n times in the history is penalised n times",
     arises="a loop over the history instead of over its distinct tokens",
@@ -299,7 +299,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.min-tokens-ignored",
-    "sampling:at_least",
+    "sampling:filtered_logprobs",
     "sampling.patches:nothing_at_least",
     mistake="a filter leaves fewer tokens than it must",
     arises="min_tokens_to_keep taken by the constructor and read by nobody",
@@ -309,7 +309,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.min-tokens-in-every-filter",
-    "sampling:at_least",
+    "sampling:filtered_logprobs",
     "sampling.patches:at_least_everywhere",
     mistake="mlx-lm's top-p and top-k leave min_tokens_to_keep too",
     arises="transformers' meaning under mlx-lm's order of filters",
@@ -319,7 +319,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.xtc-removes-special-tokens",
-    "sampling:never_removed",
+    "sampling:filtered_logprobs",
     "sampling.patches:none_is_special",
     mistake="XTC removes the end of a sequence and the newline as well",
     arises="a list of special tokens that stays empty",
@@ -329,7 +329,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.frequency-once",
-    "sampling:subtract",
+    "sampling:filtered_logprobs",
     "sampling.patches:once",
     mistake="the frequency penalty is subtracted once, however often the token occurred",
     arises="logits[tokens] -= penalty, which writes a repeated index once",
@@ -339,7 +339,7 @@ in_numpy(
 )
 in_numpy(
     "sampling.presence-per-occurrence",
-    "sampling:subtract",
+    "sampling:filtered_logprobs",
     "sampling.patches:presence_each_time",
     mistake="the presence penalty is subtracted for each occurrence",
     arises="index_add for both penalties",

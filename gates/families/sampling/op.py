@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from gates.families.sampling import program
 from gates.model import Op, Output
 from reference.oracle import sampling
-from reference.textbook import sampling as textbook
 
 FILTER_INPUTS = {
     "logits": "(B, V) float32 or float64, finite or −inf",
@@ -46,7 +46,7 @@ FILTERED_LOGPROBS = Op(
     source="top-p arXiv 1904.09751 · min-p 2407.01082 · penalty 1909.05858 · the two orders: transformers, mlx-lm",
     formula="each filter acts on the distribution renormalised over the survivors so far; −inf where removed",
     oracle=sampling.filtered_logprobs,
-    textbook=textbook.filtered_logprobs,
+    textbook=program.filtered_logprobs,
     key=("order",),
     optional=OPTIONAL,
 )
@@ -56,7 +56,7 @@ SAMPLE_TOKENS = Op(
     inputs={**FILTER_INPUTS, "uniforms": "(B,) float64 in [0, 1)"},
     source="inverse transform sampling from the filtered distribution",
     formula="token = least k with C_k > u·C_V, C summed in id order",
-    textbook=textbook.sample_tokens,
+    textbook=program.sample_tokens,
     key=("order",),
     optional=OPTIONAL,
 )

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
+from gates.families.edited import edited
 from gates.families.patching import Fn, mutation
+from gates.families.sampling.program import PROGRAM
 from gates.subjects.numpy_baseline import sampling
+
+exclusive = edited(PROGRAM, "top-p without the token whose mass reaches p")
+one_more = edited(PROGRAM, "top-k keeps one token more: k + 1")
+absolute_floor = edited(PROGRAM, "min-p as an absolute probability, not relative to the largest")
+all_above = edited(PROGRAM, "XTC removes every token above the threshold, the least likely too")
+nothing_above = edited(PROGRAM, "XTC ignored")
+coin_ignored = edited(PROGRAM, "XTC on every row, whatever its coin")
+least_of_the_batch = edited(PROGRAM, "XTC with the least likely token of the whole batch, not of the row")
+divide_always = edited(PROGRAM, "repetition penalty divides negative logits too")
+padding_is_a_token = edited(PROGRAM, "the −1 of an empty place taken for the last token")
+penalty_twice = edited(PROGRAM, "repetition penalty twice")
+once_per_occurrence = edited(PROGRAM, "repetition penalty for each occurrence in the history")
+nothing_at_least = edited(PROGRAM, "min_tokens_to_keep ignored")
+at_least_everywhere = edited(PROGRAM, "min_tokens_to_keep of every filter (as in transformers)")
+none_is_special = edited(PROGRAM, "XTC removes special tokens too")
+once = edited(PROGRAM, "frequency penalty once, however often a token occurred")
+presence_each_time = edited(PROGRAM, "presence penalty for each occurrence")
+bias_last = edited(PROGRAM, "logit bias after the penalties")
 
 
 @mutation
@@ -23,18 +42,6 @@ def temperature_last(original: Fn, order: str, temperature: float) -> Any:
     """Filter the untempered distribution in transformers' order of filters too."""
     heat, stages, after = original(order, temperature)
     return 1.0, stages, heat * after
-
-
-@mutation
-def exclusive(original: Fn, probabilities: Any, top_p: Any) -> Any:
-    """Drop the token that reaches p."""
-    return max(1, original(probabilities, top_p) - 1)
-
-
-@mutation
-def one_more(original: Fn, values: Any, limit: Any) -> Any:
-    """Keep one token more."""
-    return min(original(values, limit) + 1, values.size)
 
 
 @mutation
@@ -57,79 +64,9 @@ def library_is_all(original: Fn, ties: str, *rest: Any) -> Any:
 
 
 @mutation
-def absolute_floor(_original: Fn, probabilities: Any, min_p: Any) -> Any:
-    """Compare probabilities with min_p itself, not with its share of the largest."""
-    return max(1, int(np.count_nonzero(probabilities >= min_p)))
-
-
-@mutation
 def above_the_bound(_original: Fn, probabilities: Any, min_p: Any) -> Any:
     """Remove the token whose probability is the bound itself."""
     return int(np.count_nonzero(probabilities > min_p * probabilities[0]))
-
-
-@mutation
-def all_above(_original: Fn, probabilities: Any, threshold: Any) -> Any:
-    """Remove every token above the threshold, the least likely of them too, as long as one is left."""
-    return min(int(np.sum(probabilities > threshold)), probabilities.size - 1)
-
-
-@mutation
-def nothing_above(_original: Fn, *_: Any) -> Any:
-    """Remove nothing."""
-    return 0
-
-
-@mutation
-def coin_ignored(original: Fn, *arguments: Any, **options: Any) -> Any:
-    """Let XTC act on every draw."""
-    if options.get("xtc_coin") is not None:
-        options["xtc_coin"] = np.zeros_like(options["xtc_coin"])
-    return original(*arguments, **options)
-
-
-@mutation
-def least_of_the_batch(original: Fn, *arguments: Any, **options: Any) -> Any:
-    """Let XTC cut every row of a call above the least likely token above the threshold in any of them.
-
-    The rows go one by one in this host, so the call runs twice: to see that token's probability, and to cut by it. One
-    token is left to a row that would lose all.
-    """
-    least = np.inf
-
-    def see(probabilities: Any, threshold: float) -> int:
-        nonlocal least
-        least = min(least, float(np.min(probabilities, where=probabilities > threshold, initial=np.inf)))
-        return 0
-
-    def cut(probabilities: Any, threshold: float) -> int:
-        del threshold
-        return min(int(np.count_nonzero(probabilities > least)), probabilities.size - 1)
-
-    with mock.patch.object(sampling, "xtc_skip", see):
-        original(*arguments, **options)
-    with mock.patch.object(sampling, "xtc_skip", cut):
-        return original(*arguments, **options)
-
-
-@mutation
-def divide_always(_original: Fn, row: Any, history: Any, penalty: float) -> Any:
-    """Divide negative logits too, which makes earlier tokens likelier."""
-    result = row.copy()
-    result[np.unique(history[history >= 0])] /= penalty
-    return result
-
-
-@mutation
-def padding_is_a_token(original: Fn, row: Any, history: Any, penalty: Any) -> Any:
-    """Read the -1 of the padding as an index: the last token of the vocabulary is penalised."""
-    return original(row, np.where(history < 0, row.size - 1, history), penalty)
-
-
-@mutation
-def penalty_twice(original: Fn, row: Any, history: Any, penalty: Any) -> Any:
-    """Apply the penalty a second time, as for a token that occurred twice."""
-    return original(original(row, history, penalty), history, penalty)
 
 
 @mutation
@@ -168,14 +105,6 @@ def highest_id(original: Fn, row: Any) -> Any:
 
 
 @mutation
-def once_per_occurrence(original: Fn, row: Any, history: Any, penalty: float) -> Any:
-    """Apply the penalty for every token of the history, the same one again and again."""
-    for one in history.reshape(-1):
-        row = original(row, np.atleast_1d(one), penalty)
-    return row
-
-
-@mutation
 def one_means_all(original: Fn, weights: Any, top_k: Any) -> Any:
     """Take a top-k of 1 for no top-k."""
     return original(weights, weights.size if top_k == 1 else top_k)
@@ -205,47 +134,6 @@ def overflowing(original: Fn, logits: Any, **options: Any) -> Any:
 
 
 @mutation
-def nothing_at_least(_original: Fn, length: int, *_: Any) -> Any:
-    """Leave what the filter leaves."""
-    return length
-
-
-@mutation
-def at_least_everywhere(original: Fn, length: int, _order: str, *rest: Any) -> Any:
-    """Let every filter leave so many, as transformers does."""
-    return original(length, "hf", *rest)
-
-
-@mutation
-def none_is_special(_original: Fn, ids: Any, _special: Any) -> Any:
-    """Know no special token."""
-    return np.zeros(ids.shape, bool)
-
-
-@mutation
-def once(original: Fn, logits: Any, counts: Any, *penalties: Any) -> Any:
-    """Count a token that occurred n times once."""
-    return original(logits, np.minimum(counts, 1), *penalties)
-
-
-@mutation
-def presence_each_time(_original: Fn, logits: Any, counts: Any, presence: float, frequency: float) -> Any:
-    """Subtract both penalties for each occurrence."""
-    return logits - counts * (presence + frequency)
-
-
-@mutation
 def padding_occurs(original: Fn, ids: Any, size: int) -> Any:
     """Read the -1 of the padding as an index from the end."""
     return original(np.where(ids < 0, size - 1, ids), size)
-
-
-@mutation
-def bias_last(original: Fn, logits: Any, **options: Any) -> Any:
-    """Apply the repetition penalty first, and add the bias to what it leaves."""
-    penalty = options["repetition_penalty"]
-    if options.get("logit_bias") is None or penalty == 1.0:
-        return original(logits, **options)
-    rows = zip(logits.astype(np.float64), options["history"], strict=True)
-    penalised = np.stack([sampling.penalise(row, ids, penalty) for row, ids in rows])
-    return original(penalised, **{**options, "repetition_penalty": 1.0, "history": None})

@@ -9,7 +9,7 @@ from edited import cases_of, changed, designed, gates_of, misnamed, of_oracle, p
 from gates.diagnosis.diagnose import diagnose, identify
 from gates.diagnosis.program import Inputs, Sample
 from gates.diagnosis.programs import programs
-from gates.diagnosis.programs.kl_edits import CLAMPS
+from gates.families.kl.edits import CLAMPS
 from gates.model import Array, Case, Gate
 from reference.oracle import kl as oracle
 

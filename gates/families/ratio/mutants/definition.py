@@ -72,7 +72,7 @@ in_numpy(
 )
 in_numpy(
     "weights.exclusive-bounds",
-    "ratio:corrected",
+    "ratio:importance_weights",
     "ratio.patches:exclusive_bounds",
     mistake="MIS drops a ratio that is exactly its bound",
     arises="`(r > low) & (r < high)`",
@@ -82,7 +82,7 @@ in_numpy(
 )
 in_numpy(
     "weights.lower-bound-ignored",
-    "ratio:corrected",
+    "ratio:importance_weights",
     "ratio.patches:lower_bound_ignored",
     mistake="c_min is not applied: every correction is one-sided",
     arises="TRL's first TIS had an upper cap only",
@@ -93,7 +93,7 @@ in_numpy(
 )
 in_numpy(
     "weights.lower-bound-invented",
-    "ratio:corrected",
+    "ratio:importance_weights",
     "ratio.patches:lower_bound_invented",
     mistake="without c_min the lower bound is 1 / c_max",
     arises="a symmetric interval assumed in log space",
@@ -103,7 +103,7 @@ in_numpy(
 )
 in_numpy(
     "weights.tis-for-mis",
-    "ratio:corrected",
+    "ratio:importance_weights",
     "ratio.patches:clamp_for_mask",
     mistake="ratios outside MIS's interval are clamped instead of dropped",
     arises="the mode's name read, its branch not written",
@@ -146,7 +146,7 @@ in_numpy(
 )
 in_numpy(
     "statistics.k3-reversed",
-    "ratio:mismatch",
+    "ratio:ratio_statistics",
     "ratio.patches:reversed_mismatch",
     mistake="k3 of −D: the estimate of the other direction",
     arises="the reference-KL helper called with the ratio's arguments",
@@ -186,7 +186,7 @@ in_numpy(
 )
 in_numpy(
     "statistics.chi2-without-minus-one",
-    "ratio:chi_squared",
+    "ratio:ratio_statistics",
     "ratio.patches:second_moment",
     mistake="χ² is the mean of r², not of r² − 1",
     arises="the second moment reported under χ²'s name",

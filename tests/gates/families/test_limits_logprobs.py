@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gates.families.logprobs import gates
+from gates.families.logprobs import gates, gradient, program
 from reference.oracle import logprobs as oracle
-from reference.textbook import logprobs as textbook
 
 
 def long_rows() -> tuple[np.ndarray, np.ndarray]:
@@ -17,7 +16,7 @@ def long_rows() -> tuple[np.ndarray, np.ndarray]:
 def test_a_lost_tile_of_a_long_row_is_another_formula() -> None:
     """With the mass on few tokens a float32 sum of 151,936 terms is good enough to see it."""
     logits, ids = long_rows()
-    limits = textbook.selective_log_softmax(logits, ids, temperature=1.0)["logprobs"]
+    limits = program.selective_log_softmax(logits=logits, ids=ids, temperature=1.0)["logprobs"]
     whole = oracle.selective_log_softmax(logits, ids, temperature=1.0)
     cut = oracle.selective_log_softmax(logits[:, : 1024 * (logits.shape[1] // 1024)], ids * 0, temperature=1.0)
     lost = np.abs(cut - oracle.selective_log_softmax(logits, ids * 0, temperature=1.0))
@@ -32,7 +31,7 @@ def test_a_running_sum_of_a_long_row_is_within() -> None:
     sums = np.cumsum(np.exp(shifted), axis=1)[:, -1]
     found = np.take_along_axis(shifted, ids[:, None], axis=1)[:, 0] - np.log(sums)
     wanted = oracle.selective_log_softmax(logits, ids, temperature=1.0)
-    limits = textbook.selective_log_softmax(logits, ids, temperature=1.0)["logprobs"]
+    limits = program.selective_log_softmax(logits=logits, ids=ids, temperature=1.0)["logprobs"]
     assert found.dtype == np.float32
     assert (np.abs(found - wanted) <= limits).all()
 
@@ -40,20 +39,24 @@ def test_a_running_sum_of_a_long_row_is_within() -> None:
 def test_a_token_that_cannot_be_drawn_is_exact() -> None:
     """Its log-prob is −∞ and its gradient 0, without any room."""
     logits = np.float32([[0.5, -np.inf, 1.5, 0.0]])
-    limits = textbook.selective_log_softmax(logits, np.array([1]), temperature=0.7)["logprobs"]
-    gradient = textbook.selective_log_softmax_backward(
-        logits, np.array([2]), np.float32([1.0]), temperature=0.7, grad_entropy=np.float32([0.5])
+    limits = program.selective_log_softmax(logits=logits, ids=np.array([1]), temperature=0.7)["logprobs"]
+    slope = gradient.selective_log_softmax_backward(
+        logits=logits,
+        ids=np.array([2]),
+        grad_logprobs=np.float32([1.0]),
+        temperature=0.7,
+        grad_entropy=np.float32([0.5]),
     )["gradient"]
     assert limits.tolist() == [0.0]
-    assert gradient[0, 1] == 0.0
-    assert (gradient[0, [0, 2, 3]] > 0.0).all()
+    assert slope[0, 1] == 0.0
+    assert (slope[0, [0, 2, 3]] > 0.0).all()
 
 
 def test_ignored_ids_are_exact() -> None:
     """And rows of nothing else are not read."""
     logits = np.array([[np.nan, np.nan], [0.0, 1.0]], np.float32)
     ids = np.array([[-100, -100], [1, -100]])
-    limits = textbook.entropy(logits, ids=ids, temperature=1.0, ignore_index=-100)
+    limits = program.with_entropy(logits=logits, ids=ids, temperature=1.0, ignore_index=-100)
     assert limits["entropy"][0] == 0.0
     assert limits["entropy"][1] > 0.0
     assert limits["logprobs"][0].tolist() == [0.0, 0.0]
@@ -63,7 +66,12 @@ def test_ignored_ids_are_exact() -> None:
 def test_a_position_of_ignored_ids_alone_gets_no_gradient() -> None:
     """Where it is all that is given, too."""
     logits, ids = np.zeros((1, 8), np.float32), np.array([[-100]])
-    limits = textbook.selective_log_softmax_backward(
-        logits, ids, np.ones((1, 1), np.float32), temperature=1.0, grad_entropy=None, ignore_index=-100
+    limits = gradient.selective_log_softmax_backward(
+        logits=logits,
+        ids=ids,
+        grad_logprobs=np.ones((1, 1), np.float32),
+        temperature=1.0,
+        grad_entropy=None,
+        ignore_index=-100,
     )
     assert limits["gradient"].tolist() == np.zeros((1, 8)).tolist()

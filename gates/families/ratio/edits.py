@@ -1,8 +1,8 @@
-"""The edits of importance ratios and off-policy weights: conventions, and the mistakes that people make."""
+"""Edits of importance ratios, off-policy weights and their statistics: conventions, and the mistakes that people make."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gates.diagnosis.program import Choices, Edit
 from gates.diagnosis.programs.rows import MASKS
@@ -142,3 +142,59 @@ def weight_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every set
         for correction, name in (("tis", "truncate"), ("mis", "mask")):
             words = f'{correction}, {LEVELS[level][0]} (TRL vllm_importance_sampling_mode="{mode}_{name}")'
             yield Edit(words, {"level": level, "correction": correction}, convention=True)
+
+
+STATISTICS: Mapping[str, Mapping[str, str]] = {  # of each statistic, what is computed instead
+    "mean": {"geometric": "exp of the mean of D for the mean ratio"},
+    "size": {"signed": "the largest D for the largest |D|", "of the ratio": "the largest |r − 1| for the largest |D|"},
+    "p99": {
+        "lower": "the 99% quantile without interpolation, the lower value",
+        "higher": "the 99% quantile without interpolation, the higher value",
+        "95%": "the 95% quantile for the 99% one",
+    },
+    "k3": {
+        "of −D": "k3 of −D: e^−D + D − 1, which estimates the other KL",
+        "k1": "mean −D (k1) for k3",
+        "k2": "mean D²/2 (k2) for k3",
+        "plain": "mean D for k3",
+    },
+    "chi2": {
+        "square": "mean r² for χ², not less 1",
+        "of r": "mean (r − 1)² for χ², a centred estimate",
+        "once": "mean e^D − 1 for χ², not of 2D",
+        "of −D": "χ² of −D: mean e^−2D − 1",
+    },
+    "ess": {
+        "count": "the effective sample size, not over n",
+        "inverse": "n over the effective sample size",
+        "self-normalised mean": "1 over the mean of r²",
+        "at most 1": "the mean ratio squared over n mean r²",
+    },
+    "mult": {
+        "of the mean": "exp of the mean |D|, not the mean of exp|D|",
+        "ratio": "the mean ratio for the mean of exp|D|",
+    },
+    "outside": {
+        "clipped": "shares outside the clip range of those only that a clip stops",
+        "exchanged": "shares below and above the clip range exchanged",
+        "log": "shares of D outside −ε_low … ε_high, not of r outside the clip range",
+        "of all slots": "shares outside the clip range over every slot, padding too",
+    },
+    "sequences": {
+        "means": "rows by the mean of D, not its sum",
+        "mean ratios": "rows by the mean of their ratios",
+        "empty rows": "rows without a token counted, with ratio 1",
+    },
+}
+
+
+def of_statistics(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of statistics with these choices."""
+    yield Edit("statistics of the inverse ratio: D = behaviour − policy", {"log_ratio": "inverted"})
+    if asked["padded"]:
+        yield from (Edit(words, {"mask": name}) for name, words in MASKS.items() if name != "inverted")
+    for name, kinds in STATISTICS.items():
+        for kind, words in kinds.items():
+            acts = {"clipped": asked["signs"], "empty rows": asked["empty"], "of all slots": asked["padded"]}
+            if acts.get(kind, True):
+                yield Edit(words, {name: kind})

@@ -1,4 +1,4 @@
-"""The edits of log-probs of ids and of their entropy: conventions, and the mistakes that people make."""
+"""Edits of log-probs of ids, of their entropy and of their gradient: conventions, and the mistakes that people make."""
 
 from __future__ import annotations
 
@@ -123,3 +123,25 @@ def presets(asked: Choices) -> Iterator[Edit]:
     for words, change in PRESETS.items():
         if asked["tau"] != 1.0 or change["temperature"] == "divides":
             yield Edit(words, {**change, "value": "log-prob", "entropy_tau": "same"}, convention=True)
+
+
+OF_LOGPROBS = {
+    "given": "",
+    "ones": "the gradient of each log-prob taken for 1, whatever it is",
+    "negated": "the gradient with the wrong sign",
+    "left out": "the log-probs' part left out",
+}
+
+
+def of_gradient(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a gradient with these choices: its own, then those of the values."""
+    if asked["tau"] != 1.0:
+        yield Edit("the gradient by x/τ, not divided by τ", {"chain": False})
+    yield from (Edit(words, {"upstream": name}) for name, words in OF_LOGPROBS.items() if words)
+    yield Edit("the gradient on the ids alone, without that of the normaliser", {"normaliser": "constant"})
+    yield Edit("the gradient of the normaliser alone, without that on the ids", {"value": "constant"})
+    if asked["with_entropy"]:
+        yield Edit("the entropy's part left out", {"of_entropy": 0.0})
+        yield Edit("−p log p for the entropy's gradient, without H", {"entropy": "weighed"})
+    alike = ({"value": "logit"}, {"value": "shifted"})  # their gradient is that on the ids alone
+    yield from (edit for edit in edits(asked) if edit.changes not in alike)

@@ -12,6 +12,7 @@ from gates.model import Array
 
 SHAPES = ((4, 90), (3, 130), (5, 96), (4, 150), (6, 100), (3, 110), (5, 140), (4, 125))  # rows and tokens
 HEADS = ((3.75, 7.5), (4.5, 9.5))  # logits of two likely tokens above a flat tail, which a share of the largest cuts
+COPIES = 3  # of each designed row of a draw, each with a uniform of its own
 FLATNESS = (0.1, 0.25, 0.6, 1.0, 1.6)  # of rows in turn: in flat ones the sums decide, in peaked ones the shares
 
 
@@ -93,3 +94,27 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
         yield "in rows on which XTC does not act", ones & ~acts[:, None]
     yield "at tokens with a logit above 0", logits > 0.0
     yield "at tokens with a logit below 0", logits < 0.0
+
+
+def designed_draws(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight calls with the filters of an example: each row some times, with uniforms from 0 on; token 0 is forbidden."""
+    for rows, size in SHAPES:
+        given = batch(example, rng, rows * COPIES, size)
+        logits = given["logits"].copy()
+        logits[:, 0] = -np.inf
+        uniforms = rng.permuted((np.arange(len(logits)) + rng.random(len(logits))) / len(logits))
+        uniforms[2] = 0.0
+        yield {**given, "logits": logits, "uniforms": uniforms}
+
+
+def places_of_draws(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  both are of rows
+    """Yield sets of draws by name."""
+    uniforms = np.asarray(inputs["uniforms"])
+    yield "at u = 0", uniforms == 0.0
+    yield "where u is below 1/2", uniforms < 0.5
+    yield "where u is above 1/2", uniforms > 0.5
+    yield "after the first row", np.arange(len(uniforms)) > 0
+    if inputs.get("xtc_coin") is not None:
+        acts = np.asarray(inputs["xtc_coin"]) < inputs["xtc_probability"]
+        yield "in rows on which XTC acts", acts
+        yield "in rows on which XTC does not act", ~acts

@@ -1,4 +1,4 @@
-"""The edits of a sampler's filters: the orders of libraries, and the mistakes that people make."""
+"""Edits of a sampler's filters and of its draws: the orders of libraries, and the mistakes that people make."""
 
 from __future__ import annotations
 
@@ -164,3 +164,31 @@ def presets(asked: Choices) -> Iterator[Edit]:
         seen.setdefault(acting(order, asked), names.get(library, library))
     for order, name in seen.items():
         yield Edit(f"{name}: {_listed(order) or 'no filter'}", {"order": order}, convention=True)
+
+
+SUM_ORDERS = {
+    "likeliest first": "the running sum from the likeliest token on, not in the order of the ids",
+    "least likely first": "the running sum from the least likely token on, not in the order of the ids",
+    "last id first": "the running sum from the last id on",
+}
+UNIFORMS = {
+    "complement": "1 − u in the place of u",
+    "first": "the uniform of the first row for every row",
+    "next": "the uniform of the next row",
+}
+TOKENS = {
+    "greedy": "the likeliest token, whatever the uniform",
+    "before": "the token before the drawn one",
+    "after": "the token after the drawn one",
+}
+
+
+def of_draws(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits of a draw with these choices, conventions first."""
+    yield from (Edit(words, {"sum order": name}) for name, words in SUM_ORDERS.items())
+    yield from (Edit(words, {"uniform": name}) for name, words in UNIFORMS.items())
+    yield from (Edit(words, {"drawn": name}) for name, words in TOKENS.items())
+    yield Edit("the least token whose sum reaches u, also at u = 0: one that cannot be drawn", {"reached": "at"})
+    filters = [stage for stage in asked["order"] if stage != "temperature"]
+    alike = [{"result": "not renormalised"}, *([{"result": "before the last"}] if len(filters) < 2 else [])]
+    yield from (edit for edit in edits(asked) if edit.changes not in alike)  # as "unfiltered" here

@@ -1,4 +1,4 @@
-"""The forward definition of the filters of a sampler, and what people write instead.
+"""The filters of a sampler: the forward formula, composed of choices.
 
 Penalties change the logits, then each stage of an order removes tokens or divides by the temperature; what is left is
 normalised. There is no gradient. A removed token has −inf, which is data. Source: docs/definitions.md, "Sampling".
@@ -6,28 +6,36 @@ normalised. There is no gradient. A removed token has −inf, which is data. Sou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from gates.diagnosis.arithmetic import Value, exp, log, plain
 from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs import sampling_edits, sampling_inputs
-from gates.diagnosis.programs.sampling_penalties import processed
-from gates.diagnosis.programs.sampling_stages import Rows, rows_after
+from gates.families.limits import Rounded
+from gates.families.sampling import edits
+from gates.families.sampling import inputs as made
+from gates.families.sampling.penalties import FORMS, processed
+from gates.families.sampling.stages import Rows, rows_after, running_error
 from gates.model import Array
 from reference.textbook.forms import merged
-from reference.textbook.number import Number
+from reference.textbook.number import FACTOR, UNIT, Floats, Number, constant, where, widest
 
 STAGES = {
     "hf": ("temperature", "top-k", "top-p", "min-p", "XTC"),
     "mlx-lm": ("top-p", "min-p", "XTC", "top-k", "temperature"),
 }
+TIES = {  # which of the tied tokens stay where a library decides
+    "hf": {"top-k": "all", "top-p": "higher-id", "min-p": "lower-id"},
+    "mlx-lm": {"top-k": "lower-id", "top-p": "all", "min-p": "higher-id"},
+}
 
 
 def asked(inputs: Inputs) -> Choices:
     """Return the choices that the keywords of `filtered_logprobs` ask for."""
-    order = inputs["order"]
+    order, ties = inputs["order"], inputs.get("ties") or "library"
     presence, frequency = inputs.get("presence_penalty") or 0.0, inputs.get("frequency_penalty") or 0.0
     acts = {
         "temperature": inputs["temperature"] != 1.0,
@@ -50,12 +58,14 @@ def asked(inputs: Inputs) -> Choices:
         "masses": "survivors",
         "least": inputs.get("min_tokens_to_keep") or 1,
         "least of": frozenset(("top-k", "top-p", "min-p")) if order == "hf" else frozenset(("min-p",)),
+        "ties": TIES[order] if ties == "library" else dict.fromkeys(TIES[order], ties),
         "bias": "none" if inputs.get("logit_bias") is None else "first",
         "repetition": inputs["repetition_penalty"],
         "repetition rule": "by sign",
         "presence": presence,
         "frequency": frequency,
         "counts": "both",
+        "counted": FORMS[0],
         "padding": "none",
         "result": "log-probs",
     }
@@ -64,8 +74,9 @@ def asked(inputs: Inputs) -> Choices:
 def compute(data: Data, chosen: Choices, _: Value) -> Mapping[str, Value]:
     """Return the log-probs."""
     x, possible = processed(data, chosen)
-    rows = rows_after(plain(x), possible, data.inputs, chosen)
+    rows = rows_after(data, Rows.of(x, possible), chosen)
     logits = x if rows.temperature == 1.0 else x / data.scalar(rows.temperature, np.asarray(data["logits"]).dtype.name)
+    rows = replace(rows, **{name: rows.by_id(getattr(rows, name)) for name in ("possible", "alive", "before")})
     return {"logprobs": _removed(RESULTS[chosen["result"]](x, logits, rows), rows, chosen)}
 
 
@@ -106,11 +117,62 @@ PROGRAM = Program(
     op="filtered_logprobs",
     asked=asked,
     compute=compute,
-    edits=sampling_edits.edits,
-    inputs=sampling_inputs.designed,
+    edits=edits.edits,
+    inputs=made.designed,
     outputs=("logprobs",),
-    places=sampling_inputs.places,
-    presets=sampling_edits.presets,
-    examples=sampling_inputs.examples,
+    places=made.places,
+    presets=edits.presets,
+    examples=made.examples,
 )
 PROGRAMS = (PROGRAM,)
+
+
+# --- textbook limits
+
+
+def filtered_logprobs(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `logprobs` (B, V): those of every token that is not forbidden, as if it stayed."""
+    return {"logprobs": np.max([limits for limits, _ in _forms(inputs)], axis=0)}
+
+
+def sample_tokens(**inputs: Any) -> dict[str, Floats]:
+    """Return the limits of `logprobs` as above, and those of `sums` (B, V), C_k / C_V in the order of the ids."""
+    limits, sums = (np.max(each, axis=0) for each in zip(*_forms(inputs), strict=True))
+    return {"logprobs": limits, "sums": np.where(np.isinf(limits).any(axis=-1, keepdims=True), np.inf, sums)}
+
+
+def _forms(inputs: Inputs) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the limits of the log-probs and of the running sums for each form of the penalties and of the filters."""
+    data, chosen = Rounded(inputs), asked(inputs)
+    last = inputs["order"] == "mlx-lm" and "temperature" in chosen["order"]  # then `_final` has several forms of it
+    chosen = {**chosen, "order": tuple(x for x in chosen["order"] if not (last and x == "temperature"))}
+    for counted in FORMS if chosen["presence"] or chosen["frequency"] else FORMS[:1]:
+        x, possible = processed(data, {**chosen, "counted": counted})
+        for renormalises in (False, True):
+            rows = rows_after(data, Rows.of(x, possible), chosen, renormalises=renormalises)
+            limits = rows.by_id(widest(_final(rows, chosen["temperature"] if last else 1.0, every=not renormalises)))
+            yield np.where(rows.undecided[:, None], np.inf, limits), _running_sums(rows)
+
+
+def _final(rows: Rows, temperature: float, *, every: bool) -> Iterator[Number]:
+    """Yield the log-softmax over what is left, at a last temperature in both forms; with `every` in its other forms too."""
+    tempered = [rows.scores]
+    if temperature != 1.0:
+        inverse = constant(1.0, rows.scores.dtype) / temperature
+        tempered = [rows.scores / temperature, rows.scores * inverse]
+    for scores in tempered:
+        p, log_sum, m = replace(rows, scores=scores).probabilities()
+        yield (scores - m) - log_sum
+        if not every:
+            continue
+        yield scores - (log_sum + m)
+        logarithm = log(where(p.value > 0.0, p, constant(1.0, p.dtype)))
+        logarithm.void = logarithm.void | (p.value <= 0.0)
+        yield logarithm
+
+
+def _running_sums(rows: Rows) -> Floats:
+    """Return the bounds of C_k / C_V in the order of the ids, with the rounding of a uniform to the dtype."""
+    found = rows.by_id(rows.probabilities()[0])
+    error = running_error(found)
+    return FACTOR * (error + error[:, -1:] + 2.0 * UNIT[found.dtype])

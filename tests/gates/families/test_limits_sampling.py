@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.families.sampling import cases
+from gates.families.sampling import cases, program
 from reference.oracle import sampling as oracle
-from reference.textbook import sampling as textbook
 
 
 def masses(*p: float) -> np.ndarray:
@@ -17,7 +16,7 @@ def masses(*p: float) -> np.ndarray:
 
 
 def limits(logits: np.ndarray, order: str = "hf", **filters: Any) -> np.ndarray:
-    return np.asarray(textbook.filtered_logprobs(logits, **{**cases.OFF, "order": order, **filters})["logprobs"])
+    return np.asarray(program.filtered_logprobs(logits=logits, **{**cases.OFF, "order": order, **filters})["logprobs"])
 
 
 @pytest.mark.parametrize("order", oracle.ORDERS)
@@ -60,8 +59,8 @@ def test_a_float32_program_lies_within() -> None:
 
 def test_sums_of_a_draw_have_limits_of_their_own() -> None:
     """Those of a running sum in the order of the ids, none where a filter is undecided."""
-    found = textbook.sample_tokens(masses(0.5, 0.3, 0.2), **{**cases.OFF, "order": "hf"})
+    found = program.sample_tokens(logits=masses(0.5, 0.3, 0.2), **{**cases.OFF, "order": "hf"})
     assert (found["sums"] > 2.0**-24).all()
     assert (found["sums"] < 1e-5).all()
-    open_ = textbook.sample_tokens(masses(0.25, 0.25, 0.3, 0.2), **{**cases.OFF, "order": "hf", "top_p": 0.55})
+    open_ = program.sample_tokens(logits=masses(0.25, 0.25, 0.3, 0.2), **{**cases.OFF, "order": "hf", "top_p": 0.55})
     assert np.isinf(open_["sums"]).all()

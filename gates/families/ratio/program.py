@@ -1,21 +1,27 @@
-"""The forward definitions of importance ratios and off-policy weights, and what people write instead.
+"""Importance ratios and off-policy weights: the forward formulas, composed of choices.
 
-Source: docs/definitions.md, "Importance ratios, off-policy weights and ratio statistics".
+Source: docs/definitions.md, "Importance ratios, off-policy weights and ratio statistics"; TRL's GRPOTrainer (token, sequence,
+`vllm_importance_sampling_mode`) and RLOOTrainer, which sums log-probs before it subtracts them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, clip, exp, maximum, minimum, plain, where
+from gates.diagnosis.arithmetic import Value, absolute, clip, exp, maximum, minimum, where
 from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs import ratio_edits, row_inputs
 from gates.diagnosis.programs.rows import Grid, misread, tokens, total
+from gates.families.limits import limits
+from gates.families.ratio import edits
+from gates.families.ratio import inputs as made
 from gates.model import Array
+from reference.textbook.number import Floats
 
-PAIRS = {"importance_ratio": ("policy", "old"), "importance_weights": ("old", "sampling")}
+SUMS = ("of differences", "difference of sums")  # the usual forms of a row's log-ratio
+SLACK = 1.0  # roundings of a bound: some programs hold it in the data's dtype, others wider
 
 
 class Pair:
@@ -44,8 +50,8 @@ class Pair:
         return self.first - self.second
 
     def summed(self) -> Value:
-        """Return the sum over each row's tokens, (B, 1), as a difference of sums: the form with the wider bound."""
-        if self.chosen["log_ratio"] != "given":
+        """Return the sum over each row's tokens, (B, 1)."""
+        if self.chosen["log_ratio"] != "given" or self.chosen["sums"] == "of differences":
             return total(self.moved(), self.counts)
         return total(self.first, self.counts) - total(self.second, self.counts)
 
@@ -109,6 +115,7 @@ def asked_ratio(inputs: Inputs) -> Choices:
     return {
         "mask": "given",
         "log_ratio": "given",
+        "sums": "difference of sums",  # the wider bound
         "level": inputs["level"],
         "form": "exp",
         "of_rows": "ratio",
@@ -126,7 +133,7 @@ def _padded(inputs: Inputs, name: str) -> bool:
 
 def compute_ratio(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001
     """Return the ratio of each token or row."""
-    pair = Pair(data, chosen, PAIRS["importance_ratio"])
+    pair = Pair(data, chosen, made.RATIO_PAIR)
     averaged = MEANS.get(chosen["of_rows"])
     found = pair.ratio() if averaged is None else averaged(pair, exp(pair.moved()))
     if chosen["form"] == "of probabilities":
@@ -136,7 +143,8 @@ def compute_ratio(data: Data, chosen: Choices, variable: Value) -> Mapping[str, 
     if chosen["clip"] is not None:
         low, high = chosen["clip"]
         found = clip(found, low, high)
-    return {"ratio": _returned(pair, found, rows=found.shape[1] == 1)}
+    by_token = chosen["form"] in {"of probabilities", "quotient"} or (averaged is None and chosen["level"] in BY_TOKEN)
+    return {"ratio": _returned(pair, found, rows=not by_token)}
 
 
 def _returned(pair: Pair, found: Value, *, rows: bool) -> Value:
@@ -152,6 +160,7 @@ def asked_weights(inputs: Inputs) -> Choices:
     return {
         "mask": "given",
         "log_ratio": "given",
+        "sums": "difference of sums",  # the wider bound
         "level": inputs["level"],
         "form": "exp",
         "correction": inputs["correction"],
@@ -169,7 +178,7 @@ def asked_weights(inputs: Inputs) -> Choices:
 
 def compute_weights(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001
     """Return the weight of each token or row."""
-    pair = Pair(data, chosen, PAIRS["importance_weights"])
+    pair = Pair(data, chosen, made.WEIGHTS_PAIR)
     if chosen["bounded"] == "tokens":  # each token's ratio before the product of a row
         kept = where(pair.counts, _bounded(pair, exp(pair.moved())), 1.0)
         found = kept[:, :1]
@@ -181,7 +190,7 @@ def compute_weights(data: Data, chosen: Choices, variable: Value) -> Mapping[str
         found = exp(clip(moved, None if low is None else -low, high))
     else:
         found = _bounded(pair, pair.ratio())
-    rows = found.shape[1] == 1
+    rows = chosen["bounded"] == "tokens" or chosen["level"] not in BY_TOKEN
     if chosen["after"] != "nothing":
         counted = np.ones(found.shape, bool) if rows else pair.counts
         found = AFTER[chosen["after"]](found, counted)
@@ -219,81 +228,38 @@ AFTER: Mapping[str, Callable[[Value, Array], Value]] = {
 }
 
 
-def designed_ratio(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
-    """Yield eight batches with the settings of a call: log-ratios of both signs, rows that move up and down."""
-    for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
-        moved = rng.normal(0.0, 0.4, mask.shape) + np.resize((0.15, -0.1), len(mask))[:, None]
-        yield row_inputs.laid_out(example, "policy", {"policy": policy, "old": policy - moved}, mask)
-
-
-def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
-    """Yield eight batches with the settings of a call: ratios below, inside and above both bounds, and of exactly 1."""
-    bounds = {*ratio_edits.BOUNDS, example["c_max"], example["c_min"] or 0.4}
-    edges = np.log([min(bounds) / 3.0, *sorted(bounds), max(bounds) * 3.0])
-    goals, used = rng.permutation((edges[1:] + edges[:-1]) / 2.0), 0  # one between any two bounds
-    for mask in row_inputs.masks(example, "old", rng):
-        goals = np.roll(goals, -used)
-        if example["level"] == "token":
-            moved, used = rng.permuted(np.resize(goals, mask.shape), axis=1), mask.size
-            moved += rng.uniform(-0.04, 0.04, mask.shape)
-            moved[rng.random(mask.shape) < 0.15] = 0.0
-        else:
-            used, tokens_ = len(mask), np.maximum(mask.sum(axis=1, keepdims=True), 1)
-            goal, noise = np.resize(goals, (used, 1)), rng.normal(0.0, 0.3, mask.shape)
-            moved = (goal - np.where(mask, noise, 0.0).sum(axis=1, keepdims=True)) / tokens_ + noise
-        old = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
-        yield row_inputs.laid_out(example, "old", {"old": old, "sampling": old - moved}, mask)
-
-
-def places_ratio(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
-    """Yield sets of tokens or rows by name."""
-    yield from _places(inputs, PAIRS["importance_ratio"], (None, None))
-
-
-def places_weights(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
-    """Yield sets of tokens or rows by name."""
-    yield from _places(inputs, PAIRS["importance_weights"], (inputs["c_min"], inputs["c_max"]))
-
-
-def _places(
-    inputs: Inputs, names: tuple[str, str], bounds: tuple[float | None, float | None]
-) -> Iterator[tuple[str, Array]]:
-    first, second = (np.asarray(inputs[name], np.float64) for name in names)
-    if inputs["level"] == "token":
-        yield from row_inputs.places(inputs, names[0])
-        ratio, counts = np.exp(first - second), row_inputs.tokens(inputs, names[0])
-    else:
-        yield from row_inputs.row_places(inputs, names[0])
-        grid = Grid.of(inputs, names[0])
-        ratio = np.exp(np.where(grid.counts, plain(grid.wide(first - second)), 0.0).sum(axis=1))
-        counts = np.ones(ratio.shape, bool)
-    named = {"where the ratio is above 1": ratio > 1.0, "where the ratio is below 1": ratio < 1.0}
-    for name, bound in zip(("lower", "upper"), bounds, strict=True):
-        if bound is not None:
-            named[f"where the ratio is above the {name} bound"] = ratio > bound
-            named[f"where the ratio is below the {name} bound"] = ratio < bound
-    yield from ((name, place & counts) for name, place in named.items())
-
-
 RATIO = Program(
     op="importance_ratio",
     asked=asked_ratio,
     compute=compute_ratio,
-    edits=ratio_edits.of_ratio,
-    inputs=designed_ratio,
+    edits=edits.of_ratio,
+    inputs=made.designed_ratio,
     outputs=("ratio",),
-    places=places_ratio,
-    presets=ratio_edits.ratio_presets,
+    places=made.places_ratio,
+    presets=edits.ratio_presets,
 )
 WEIGHTS = Program(
     op="importance_weights",
     asked=asked_weights,
     compute=compute_weights,
-    edits=ratio_edits.of_weights,
-    inputs=designed_weights,
+    edits=edits.of_weights,
+    inputs=made.designed_weights,
     outputs=("weights",),
-    places=places_weights,
-    presets=ratio_edits.weight_presets,
+    places=made.places_weights,
+    presets=edits.weight_presets,
 )
 PROGRAMS = (RATIO, WEIGHTS)
+
+
+def importance_ratio(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `ratio` for a call of the op."""
+    return limits(RATIO, inputs, _forms(inputs), slack=SLACK)
+
+
+def importance_weights(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `weights`. A ratio within its own error of a bound of MIS may count as 0 or as it is."""
+    return limits(WEIGHTS, inputs, _forms(inputs), slack=SLACK)
+
+
+def _forms(inputs: Inputs) -> list[Choices]:
+    return [{"sums": form} for form in (SUMS[:1] if inputs["level"] == "token" else SUMS)]

@@ -1,8 +1,10 @@
-"""The edits of the KL of sampled tokens: other libraries' conventions, and the mistakes that people make."""
+"""Edits of the KL to the reference: other libraries' conventions, and the mistakes that people make."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+import numpy as np
 
 from gates.diagnosis.program import Choices, Edit
 from gates.diagnosis.programs.rows import MASKS
@@ -64,7 +66,7 @@ CLAMPED = {
 CLAMPS = (1.0, 2.0, 5.0, 20.0)
 
 
-def edits(asked: Choices) -> Iterator[Edit]:
+def of_tokens(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of a KL with these choices, conventions first."""
     found = [*_choices(asked), *_mistakes(asked)]
     yield from (edit for edit in found if edit.convention)
@@ -106,7 +108,7 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
         yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})
 
 
-def presets(asked: Choices) -> Iterator[Edit]:
+def token_presets(asked: Choices) -> Iterator[Edit]:
     """Yield the estimators by name, with the settings of libraries that choose them (docs/definitions.md, "Presets")."""
     plain = {"kl_ratio": "none", "clamp": None}
     yield Edit("k1 = −d (verl kl_loss_type=kl)", {**plain, "estimator": "k1"}, convention=True)
@@ -118,3 +120,55 @@ def presets(asked: Choices) -> Iterator[Edit]:
         for level in ("token", "sequence"):
             words = f"k3 {RATIOS[level][0]} (TRL use_bias_correction_kl, the loss's level {level})"
             yield Edit(words, {"estimator": "k3", "kl_ratio": level, "clamp": None}, convention=True)
+
+
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "of": {"reference": "KL(reference ‖ policy), the arguments exchanged"},
+    "term": {
+        "not weighed": "Σ (log p − log q), not weighed by p",
+        "weighed by q": "Σ q (log p − log q), weighed by the reference",
+        "cross-entropy": "the cross-entropy −Σ p log q",
+        "entropy": "the entropy −Σ p log p",
+        "symmetric": "KL(p ‖ q) + KL(q ‖ p)",
+        "half symmetric": "the mean of KL(p ‖ q) and KL(q ‖ p)",
+        "mixture": "the Jensen–Shannon divergence",
+        "absolute": "Σ p |log p − log q|",
+        "squared": "k2 under the policy: Σ p (log p − log q)²/2",
+        "squared, not weighed": "Σ (log p − log q)², not weighed by p",
+        "k3 not weighed": "k3 of every id, not weighed by p",
+        "k3 of p/q": "k3 under the policy with its argument inverted",
+        "total variation": "the total variation Σ |p − q|/2",
+    },
+    "ids": {"without last": "the last id of the vocabulary left out", "without first": "the first id left out"},
+    "sum": {
+        "mean": "the mean over the vocabulary, not the sum",
+        "one mean": "one mean over all positions",
+        "one sum": "one sum over all positions",
+        "one mean of all": "one mean over all positions and ids",
+        "first row's mean": "one sum over everything, over the rows (reduction batchmean)",
+    },
+}
+
+
+def of_vocabulary(chosen: Choices) -> Iterator[Edit]:
+    """Yield the edits of a divergence."""
+    mixture = WORDS["term"]["mixture"]
+    yield Edit(WORDS["of"]["reference"], {"of": "reference"}, convention=True)
+    yield Edit(mixture, {"term": "mixture"}, convention=True)
+    for choice, named in WORDS.items():
+        for name, words in named.items():
+            if name not in {"reference", "mixture", chosen[choice]}:
+                yield Edit(words, {choice: name})
+    yield Edit("the KL with the wrong sign", {"times": -1.0})
+    yield Edit("the KL in bits, logarithms to base 2", {"times": 1.0 / np.log(2.0)})
+    yield Edit("half of the KL", {"times": 0.5})
+    for temperature in (0.5, 2.0):
+        words = f"log-probs at temperature {temperature:g}"
+        yield Edit(words, {"logits": temperature})
+        yield Edit(f"{words}, times its square", {"logits": temperature, "times": "temperature²"})
+
+
+def vocabulary_presets(chosen: Choices) -> Iterator[Edit]:  # noqa: ARG001  the op has no settings
+    """Yield the divergence and its reverse by name."""
+    yield Edit("KL(policy ‖ reference) = Σ p (log p − log q)", {"of": "policy", "term": "given"}, convention=True)
+    yield Edit("KL(reference ‖ policy) = Σ q (log q − log p)", {"of": "reference", "term": "given"}, convention=True)

@@ -1,18 +1,27 @@
-"""The forward definition of the log-probs of ids with their entropy, and what people write instead.
+"""Log-probs of ids and the entropy of each position: the forward formula, composed of choices.
 
-Source: docs/definitions.md, "Log-probabilities".
+Half logits are computed in float32. A token that cannot be drawn (−∞) has weight 0. Source: docs/definitions.md,
+"Log-probabilities".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gates.diagnosis.arithmetic import Value, detached, exp, log, plain, where
 from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs import logprobs_edits, logprobs_inputs
+from gates.families.limits import limits
+from gates.families.logprobs import edits
+from gates.families.logprobs import inputs as made
 from gates.model import Array
+from reference.textbook.number import Floats, Number
+
+FORMS = ("divide, shift", "shift, divide", "log-sum-exp", "logarithm")  # of a log-softmax, as libraries write it
+ENTROPY_FORMS = ("given", "log-sum less mean", "log-sum-exp less mean")
 
 
 def asked(inputs: Inputs) -> Choices:
@@ -24,6 +33,7 @@ def asked(inputs: Inputs) -> Choices:
         "edge": "wraps",
         "value": "log-prob",
         "normaliser": "all",
+        "form": "log-sum-exp",
         "entropy": "given",
         "entropy_tau": "same",
         "entropy_ids": "all",
@@ -38,16 +48,19 @@ class Call:
     """Logits of a call as numbers, and ids as (…, K).
 
     Attributes:
-        x: logits (…, V), as they came.
+        x: logits (…, V), 0 where a token cannot be drawn.
+        possible: (…, V), false there.
         each: ids (…, K).
         counts: (…, K), false where an id is ignored.
     """
 
-    def __init__(self, data: Data, chosen: Choices, leaf: Value | None = None) -> None:
+    def __init__(self, data: Data, chosen: Choices) -> None:
         logits, ids = np.asarray(data["logits"]), np.asarray(data["ids"])
         self.data, self.chosen, self.shape = data, chosen, ids.shape
         self.dtype = "float64" if logits.dtype == np.float64 else "float32"
-        self.x = data.lift(logits, self.dtype) if leaf is None else leaf
+        possible = np.asarray(logits > -np.inf)  # where no id is read there may be NaN
+        self.x = data.lift(np.where(possible, logits, 0.0), self.dtype)
+        self.possible = possible | ~possible.any(axis=-1, keepdims=True)
         each = ids.reshape(*logits.shape[:-1], -1)
         ignored = data.get("ignore_index")
         counts = np.ones(each.shape, bool) if ignored is None else each != ignored
@@ -55,22 +68,67 @@ class Call:
             each = np.where(counts, each, each % logits.shape[-1])
         self.counts, self.each = counts, np.where(counts | (each >= 0), each, 0)
 
+    @property
+    def tau(self) -> Value:
+        """The temperature."""
+        return self.data.scalar(self.chosen["tau"], self.dtype)
+
     def scaled(self, how: str) -> Value:
         """Return the logits at the temperature."""
-        tau = self.data.scalar(self.chosen["tau"], self.dtype)
-        if how == "ignored":
+        if how == "ignored" or self.chosen["tau"] == 1.0:
             return self.x
         if how == "multiplies":
-            return self.x * tau
-        if how == "twice":
-            return self.x / tau / tau
-        return self.x / tau
+            return self.x * self.tau
+        return self.x / self.tau / self.tau if how == "twice" else self.x / self.tau
 
     def picked(self, values: Value) -> Value:
         """Return the values (…, V) of the ids, (…, K)."""
         each = IDS[self.chosen["ids"]](self.each, values.shape[-1], plain(values))
         places = np.indices(each.shape)[:-1]
         return values[(*places, each)]
+
+    def kept(self, values: Value) -> Value:
+        """Return values (…, V) with 0 for tokens that cannot be drawn: p log p adds nothing."""
+        return where(self.possible, values, 0.0)
+
+    def largest(self, x: Value) -> Array:
+        """Return the largest logit of each position, a constant: whatever is subtracted, the result does not depend on it."""
+        return np.asarray(np.max(np.where(self.possible, plain(x), -np.inf), axis=-1, keepdims=True))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogSoftmax:
+    """One way of writing it: log p (…, V) and p (…, V), the shifted logits z with log Σ exp z, and the logits x/τ."""
+
+    logps: Value
+    p: Value
+    z: Value
+    log_sum: Value
+    scaled: Value
+    log_sum_exp: Value
+
+
+def log_softmax(call: Call, x: Value, form: str) -> LogSoftmax:
+    """Return the log-softmax of logits (…, V) in one of `FORMS`."""
+    largest = call.largest(x)
+    z = x - largest
+    if form == "shift, divide":
+        z = (call.x - call.largest(call.x)) / call.tau
+    weights = call.kept(exp(z))
+    total = weights.sum(-1, keepdims=True)
+    if form in {"divide, shift", "shift, divide"}:
+        log_sum = log(total)
+        return LogSoftmax(call.kept(z - log_sum), weights / total, z, log_sum, x, log_sum + largest)
+    log_sum_exp = log(total) + largest
+    if form == "log-sum-exp":
+        logps = call.kept(x - log_sum_exp)
+        return LogSoftmax(logps, call.kept(exp(logps)), z, log(total), x, log_sum_exp)
+    p = weights / total
+    positive = plain(p) > 0.0
+    logps = call.kept(log(where(call.possible & positive, p, 1.0)))
+    if isinstance(logps, Number):
+        logps.void = logps.void | (call.possible & ~positive)
+    return LogSoftmax(logps, p, z, log(total), x, log_sum_exp)
 
 
 def _rolled(each: Array, by: int) -> Array:
@@ -102,7 +160,6 @@ def _sum_of_all(x: Value) -> Value:
 
 
 NORMALISERS: Mapping[str, Callable[[Call, Value], Value]] = {
-    "all": lambda call, x: _sum(x),  # noqa: ARG005
     "without last": lambda call, x: _sum(x[..., :-1]),  # noqa: ARG005
     "without first": lambda call, x: _sum(x[..., 1:]),  # noqa: ARG005
     "batch": lambda call, x: _sum_of_all(x),  # noqa: ARG005
@@ -117,12 +174,17 @@ NORMALISERS: Mapping[str, Callable[[Call, Value], Value]] = {
 }
 
 
-def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:
-    """Return the log-probs of the ids, and the entropy of each position; `variable` are the logits, or None."""
-    call = Call(data, chosen, variable)
-    how = chosen["temperature"]
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  its gradient has a file
+    """Return the log-probs of the ids, and the entropy of each position."""
+    return outputs(Call(data, chosen))
+
+
+def outputs(call: Call) -> dict[str, Value]:
+    """Return the outputs of a call, by name."""
+    chosen, how = call.chosen, call.chosen["temperature"]
     x = call.scaled("ignored" if how in {"of the log-prob", "times the log-prob"} else how)
-    logps = x - NORMALISERS[chosen["normaliser"]](call, x)
+    soft = log_softmax(call, x, chosen["form"])
+    logps = soft.logps if chosen["normaliser"] == "all" else x - NORMALISERS[chosen["normaliser"]](call, x)
     found = _value(call, x, logps)
     if chosen["ignored"] == "0":
         found = where(call.counts, found, 0.0)
@@ -132,7 +194,7 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     result = {"logprobs": found.reshape(*call.shape)}
     if chosen["with_entropy"]:
         some = call.counts.any(axis=-1)
-        entropy = _entropy(call, x, logps)
+        entropy = _entropy(call, soft)
         result["entropy"] = where(some, entropy, 0.0) if chosen["ignored"] != "none" else entropy
     return result
 
@@ -140,9 +202,8 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 def _value(call: Call, x: Value, logps: Value) -> Value:
     kind, how = call.chosen["value"], call.chosen["temperature"]
     found = call.picked(x if kind in {"logit", "shifted"} else logps)
-    tau = call.data.scalar(call.chosen["tau"], call.dtype)
     if how in {"of the log-prob", "times the log-prob"}:
-        found = found / tau if how == "of the log-prob" else found * tau
+        found = found / call.tau if how == "of the log-prob" else found * call.tau
     if kind in UNITS:
         return found * call.data.scalar(UNITS[kind], call.dtype)
     if kind == "shifted":
@@ -157,32 +218,33 @@ def _value(call: Call, x: Value, logps: Value) -> Value:
 UNITS: Mapping[str, float] = {"negated": -1.0, "bits": 1.0 / float(np.log(2.0)), "base 10": 1.0 / float(np.log(10.0))}
 
 
-def _entropy(call: Call, x: Value, logps: Value) -> Value:
+def _entropy(call: Call, soft: LogSoftmax) -> Value:
     chosen = call.chosen
-    how, kind = chosen["entropy_tau"], chosen["entropy"]
-    if how != "same" or chosen["normaliser"] != "all":
-        x = x if how == "same" else call.scaled(how)
-        logps = x - _sum(x)
-    logps = logps[..., ENTROPY_IDS[chosen["entropy_ids"]]]
-    p = exp(logps)
+    if chosen["entropy_tau"] != "same":
+        soft = log_softmax(call, call.scaled(chosen["entropy_tau"]), chosen["form"])
+    ids = ENTROPY_IDS[chosen["entropy_ids"]]
+    logps, p, kind = soft.logps[..., ids], soft.p[..., ids], chosen["entropy"]
     if kind in ENTROPIES:
-        return ENTROPIES[kind](call, x, logps, p)
+        return ENTROPIES[kind](call, soft, logps, p)
     found = -(p * logps).sum(-1)
-    return found * call.data.scalar(FACTORS[kind](logps.shape[-1], chosen["tau"]), call.dtype)
+    if kind in FACTORS:
+        return found * call.data.scalar(FACTORS[kind](logps.shape[-1], chosen["tau"]), call.dtype)
+    return found
 
 
-ENTROPIES: Mapping[str, Callable[[Call, Value, Value, Value], Value]] = {  # of the call, x, log p and p
-    "not weighed": lambda call, x, logps, p: -logps.mean(-1),  # noqa: ARG005
-    "mean": lambda call, x, logps, p: -(p * logps).mean(-1),  # noqa: ARG005
-    "of the ids": lambda call, x, logps, p: -call.picked(x - _sum(x))[..., 0],  # noqa: ARG005
-    "second order": lambda call, x, logps, p: -log((p * p).sum(-1)),  # noqa: ARG005
-    "gini": lambda call, x, logps, p: 1.0 - (p * p).sum(-1),  # noqa: ARG005
-    "perplexity": lambda call, x, logps, p: exp(-(p * logps).sum(-1)),  # noqa: ARG005
-    "weighed": lambda call, x, logps, p: -(detached(p * logps) * x).sum(-1),  # noqa: ARG005  of the gradient
-    "log-sum-exp": lambda call, x, logps, p: _sum(x)[..., 0],  # noqa: ARG005
+ENTROPIES: Mapping[str, Callable[[Call, LogSoftmax, Value, Value], Value]] = {  # of the call, log p and p
+    "not weighed": lambda call, soft, logps, p: -logps.mean(-1),  # noqa: ARG005
+    "mean": lambda call, soft, logps, p: -(p * logps).mean(-1),  # noqa: ARG005
+    "of the ids": lambda call, soft, logps, p: -call.picked(logps)[..., 0],  # noqa: ARG005
+    "second order": lambda call, soft, logps, p: -log((p * p).sum(-1)),  # noqa: ARG005
+    "gini": lambda call, soft, logps, p: 1.0 - (p * p).sum(-1),  # noqa: ARG005
+    "perplexity": lambda call, soft, logps, p: exp(-(p * logps).sum(-1)),  # noqa: ARG005
+    "weighed": lambda call, soft, logps, p: -(detached(p * logps) * soft.scaled).sum(-1),  # noqa: ARG005  of the gradient
+    "log-sum-exp": lambda call, soft, logps, p: soft.log_sum_exp[..., 0],  # noqa: ARG005
+    "log-sum less mean": lambda call, soft, logps, p: soft.log_sum[..., 0] - (p * soft.z).sum(-1),  # noqa: ARG005
+    "log-sum-exp less mean": lambda call, soft, logps, p: soft.log_sum_exp[..., 0] - (p * soft.scaled).sum(-1),  # noqa: ARG005
 }
 FACTORS: Mapping[str, Callable[[int, float], float]] = {
-    "given": lambda size, tau: 1.0,  # noqa: ARG005
     "negated": lambda size, tau: -1.0,  # noqa: ARG005
     "bits": lambda size, tau: 1.0 / float(np.log(2.0)),  # noqa: ARG005
     "share": lambda size, tau: 1.0 / float(np.log(size)),  # noqa: ARG005
@@ -198,12 +260,28 @@ PROGRAM = Program(
     op="selective_log_softmax",
     asked=asked,
     compute=compute,
-    edits=logprobs_edits.edits,
-    inputs=logprobs_inputs.designed,
+    edits=edits.edits,
+    inputs=made.designed,
     outputs=("logprobs", "entropy"),
     optional=frozenset(("entropy",)),
-    places=logprobs_inputs.places,
-    presets=logprobs_edits.presets,
-    examples=logprobs_inputs.examples,
+    places=made.places,
+    presets=edits.presets,
+    examples=made.examples,
 )
-PROGRAMS = (PROGRAM,)  # its gradient is in logprobs_gradient
+PROGRAMS = (PROGRAM,)
+
+
+def forms(inputs: Inputs) -> Iterator[str]:
+    """Yield the forms of a log-softmax that differ at the temperature."""
+    yield from (form for form in FORMS if inputs["temperature"] != 1.0 or form != "shift, divide")
+
+
+def selective_log_softmax(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `logprobs` for a call of the op, in the shape of the ids."""
+    return limits(PROGRAM, inputs, [{"form": form, "with_entropy": False} for form in forms(inputs)])
+
+
+def with_entropy(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `logprobs` and `entropy` (…)."""
+    both = [{"form": form, "entropy": kind} for form in forms(inputs) for kind in ENTROPY_FORMS]
+    return limits(PROGRAM, inputs, [{**form, "with_entropy": True} for form in both])

@@ -63,3 +63,41 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
     }
     for name, place in named.items():
         yield name, place.any(axis=-1) if output == "entropy" else place.reshape(ids.shape)
+
+
+def designed_gradient(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call, and a gradient of both signs for each output."""
+    for inputs in designed(example, rng):
+        logits, ids = np.asarray(inputs["logits"]), np.asarray(inputs["ids"])
+        wide = np.float64 if logits.dtype == np.float64 else np.float32
+        given = {**inputs, "grad_logprobs": np.asarray(rng.normal(0.0, 1.0, ids.shape)).astype(wide)}
+        if example.get("grad_entropy") is not None:
+            given["grad_entropy"] = np.asarray(rng.normal(0.0, 1.0, logits.shape[:-1])).astype(wide)
+        yield given
+
+
+def examples_of_gradient(inputs: Inputs) -> Iterator[Inputs]:
+    """Yield a call at a temperature, with the gradient of the entropy and without it, then the call as it is."""
+    warm = inputs if inputs["temperature"] != 1.0 else {**inputs, "temperature": TAU}
+    if inputs.get("grad_entropy") is None:
+        logits = np.asarray(inputs["logits"])
+        yield {**warm, "grad_entropy": np.ones(logits.shape[:-1], np.asarray(inputs["grad_logprobs"]).dtype)}
+    if warm is not inputs:
+        yield warm
+    yield inputs
+
+
+def places_of_gradient(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of logits by name."""
+    logits, ids = np.asarray(inputs["logits"], np.float64), np.asarray(inputs["ids"])
+    each = ids.reshape(*logits.shape[:-1], -1)
+    of_ids = (each[..., None] == np.arange(logits.shape[-1])).any(axis=-2)
+    likeliest = logits == logits.max(axis=-1, keepdims=True)
+    ones = np.ones(logits.shape, bool)
+    yield "at the given ids", of_ids
+    yield "at ids that are not given", ~of_ids
+    yield "at the likeliest id of a position", likeliest
+    yield "at the last id of the vocabulary", ones & (np.arange(logits.shape[-1]) == logits.shape[-1] - 1)
+    if inputs.get("ignore_index") is not None:
+        ignored = np.all(each == inputs["ignore_index"], axis=-1)
+        yield "where every id is ignored", ones & ignored[..., None]

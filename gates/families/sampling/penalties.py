@@ -1,4 +1,4 @@
-"""Bias and penalties in the forward definition of a sampler."""
+"""Bias and penalties of a sampler: what changes the logits before any filter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 from gates.diagnosis.arithmetic import Value, plain, where
 from gates.diagnosis.program import Choices, Data
 from gates.model import Array
-from reference.textbook.number import Number
+from reference.textbook.number import UNIT, Number
+
+FORMS = ("at once", "one by one")  # repeated penalties
 
 
 def processed(data: Data, chosen: Choices) -> tuple[Value, Array]:
@@ -32,11 +34,11 @@ def processed(data: Data, chosen: Choices) -> tuple[Value, Array]:
 
 def _bias(data: Data) -> Value:
     """Return the bias of each token, which a program may hold in the dtype of the logits or wider; 0 where it forbids one."""
-    given, dtype = np.asarray(data["logit_bias"], np.float64), np.asarray(data["logits"]).dtype
+    given, dtype = np.asarray(data["logit_bias"], np.float64), np.asarray(data["logits"]).dtype.name
     bias = np.where(given > -np.inf, given, 0.0)
     if not data.bounded:
         return bias
-    return Number(bias, dtype.name, np.abs(bias.astype(dtype).astype(np.float64) - bias))
+    return Number(bias, dtype, np.where(np.float32(bias) == bias, 0.0, UNIT[dtype] * np.abs(bias)))
 
 
 def _scalar(data: Data, value: float) -> Value:
@@ -54,12 +56,8 @@ def occurrences(ids: Any, shape: tuple[int, ...], padding: str) -> Array:
 def _repeated(x: Value, data: Data, chosen: Choices) -> Value:
     """Apply the repetition penalty to tokens of the history."""
     counts = occurrences(data["history"], plain(x).shape, chosen["padding"])
-    rule, penalty, seen, positive = (
-        chosen["repetition rule"],
-        _scalar(data, chosen["repetition"]),
-        counts > 0,
-        plain(x) > 0,
-    )
+    rule, penalty = chosen["repetition rule"], _scalar(data, chosen["repetition"])
+    seen, positive = counts > 0, x > 0.0
     if rule == "each time":
         for time in range(int(counts.max())):
             x = where(counts > time, where(positive, x / penalty, x * penalty), x)
@@ -79,7 +77,12 @@ def _counted(x: Value, data: Data, chosen: Choices) -> Value:
     """Subtract the presence penalty once and the frequency penalty for each occurrence."""
     counts = occurrences(data["generated"], plain(x).shape, chosen["padding"])
     once = (counts > 0).astype(np.float64)
-    rule = chosen["counts"]
+    rule, presence, frequency = chosen["counts"], *(_scalar(data, chosen[name]) for name in ("presence", "frequency"))
+    if chosen["counted"] == "one by one":
+        x = where(counts > 0, x - presence, x)
+        for time in range(int(counts.max())):
+            x = where(counts > time, x - frequency, x)
+        return x
     of_presence = counts if rule in {"presence each time", "swapped"} else once
     of_frequency = once if rule in {"frequency once", "swapped"} else counts
-    return x - _scalar(data, chosen["frequency"]) * of_frequency - _scalar(data, chosen["presence"]) * of_presence
+    return x - frequency * of_frequency - presence * of_presence

@@ -1,19 +1,24 @@
-"""The forward definition of the KL of sampled tokens, and what people write instead.
+"""The KL to the reference: the forward formula of both ops, composed of choices.
 
-An estimate of each token, clamped, times a ratio, added up over a row. Source: docs/definitions.md, "KL to the reference".
+`token_kl`: an estimate of each token, clamped, times a ratio, added up over a row. `full_kl`: a sum over the vocabulary.
+Sources: docs/definitions.md, "KL to the reference" and "Full divergence"; J. Schulman, http://joschu.net/blog/kl-approx.html.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, clip, exp, where
+from gates.diagnosis.arithmetic import Value, absolute, clip, exp, expm1, log, plain, where
 from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs import full_kl, kl_edits, row_inputs
 from gates.diagnosis.programs.rows import Grid, misread, tokens, total
-from gates.model import Array
+from gates.families.kl import edits
+from gates.families.kl import inputs as made
+from gates.families.limits import limits
+from reference.textbook.forms import accurate
+from reference.textbook.number import Floats
 
 
 def asked(inputs: Inputs) -> Choices:
@@ -26,7 +31,7 @@ def asked(inputs: Inputs) -> Choices:
         "estimator": inputs["estimator"],
         "clamp": inputs.get("kl_clamp"),
         "clamped": "both",
-        "kl_ratio": inputs["kl_ratio"] if off_policy else "none",
+        "kl_ratio": inputs.get("kl_ratio", "none") if off_policy else "none",
         "reduction": inputs["reduction"],
         "sign": 1.0,
         "off_policy": off_policy,
@@ -37,6 +42,7 @@ ESTIMATES: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # of d, lp 
     "k1": lambda d, lp, ref: lp - ref,  # noqa: ARG005
     "k2": lambda d, lp, ref: d * d * 0.5,  # noqa: ARG005
     "k3": lambda d, lp, ref: exp(d) - d - 1.0,  # noqa: ARG005
+    "k3 by expm1": lambda d, lp, ref: expm1(d) - d,  # noqa: ARG005
     "absolute": lambda d, lp, ref: absolute(d),  # noqa: ARG005
     "k2 doubled": lambda d, lp, ref: d * d,  # noqa: ARG005
     "k3 without −1": lambda d, lp, ref: exp(d) - d,  # noqa: ARG005
@@ -129,49 +135,109 @@ REDUCTIONS: Mapping[str, Callable[[Rows, Value], Value]] = {
 }
 
 
-def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
-    """Yield eight batches with the settings of a call: d of both signs, and two of each batch beyond a clamp of 10."""
-    for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
-        d = np.asarray(rng.normal(0.1, 0.7, mask.shape))
-        d[0, np.argmax(mask[0])], d[-1, np.argmax(mask[-1])] = 3.4, -3.4
-        arrays = {"policy": policy, "reference": policy + d, "old": policy - rng.normal(0.1, 0.5, mask.shape)}
-        yield row_inputs.laid_out(example, "policy", arrays, mask)
-
-
-def examples(inputs: Inputs) -> Iterator[Inputs]:
-    """Yield a call with an older policy, by which a ratio shows, then the call as it is."""
-    if inputs.get("old") is None:
-        yield {**inputs, "old": inputs["policy"], "kl_ratio": "none"}
-    yield inputs
-
-
-def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
-    """Yield sets of tokens or of rows by name."""
-    if inputs["reduction"] != "none":
-        yield from row_inputs.row_places(inputs, "policy")
-        return
-    yield from row_inputs.places(inputs, "policy")
-    policy, reference = (np.asarray(inputs[name], np.float64) for name in ("policy", "reference"))
-    counts = row_inputs.tokens(inputs, "policy")
-    named = {
-        "where the reference is above the policy": reference > policy,
-        "where the reference is below the policy": reference < policy,
-        "where |d| > 1": np.abs(reference - policy) > 1.0,
-        "where |d| > 3": np.abs(reference - policy) > 3.0,
-    }
-    yield from ((name, place & counts) for name, place in named.items())
-
-
-PROGRAM = Program(
+TOKEN = Program(
     op="token_kl",
     asked=asked,
     compute=compute,
-    edits=kl_edits.edits,
-    inputs=designed,
+    edits=edits.of_tokens,
+    inputs=made.designed_tokens,
     outputs=("kl",),
-    places=places,
-    presets=kl_edits.presets,
-    examples=examples,
+    places=made.places_of_tokens,
+    presets=edits.token_presets,
+    examples=made.examples,
 )
-PROGRAMS = (PROGRAM, full_kl.PROGRAM)
+
+
+def token_kl(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `kl` for a call of the op: TRL and verl write k3 by exp, others by expm1."""
+    forms = ("k3", "k3 by expm1") if inputs["estimator"] == "k3" else (inputs["estimator"],)
+    return limits(TOKEN, inputs, [{"estimator": form} for form in forms])
+
+
+def asked_full(inputs: Inputs) -> Choices:  # noqa: ARG001  the op has no settings
+    """Return the choices of `full_kl`."""
+    return {"of": "policy", "term": "given", "ids": "all", "sum": "vocabulary", "times": 1.0, "logits": "given"}
+
+
+def normalised(x: Value) -> Value:
+    """Return log-probs of logits, over the last axis."""
+    largest = plain(x).max(axis=-1, keepdims=True)
+    return x - (log(exp(x - largest).sum(-1, keepdims=True)) + largest)
+
+
+def _mixture(p: Value, q: Value) -> Value:
+    middle = log((exp(p) + exp(q)) * 0.5)
+    return (exp(p) * (p - middle) + exp(q) * (q - middle)) * 0.5
+
+
+TERMS: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda p, q: exp(p) * p - exp(p) * q,
+    "together": lambda p, q: exp(p) * (p - q),
+    "not weighed": lambda p, q: p - q,
+    "weighed by q": lambda p, q: exp(q) * (p - q),
+    "cross-entropy": lambda p, q: -(exp(p) * q),
+    "entropy": lambda p, q: -(exp(p) * p),  # noqa: ARG005
+    "symmetric": lambda p, q: (exp(p) - exp(q)) * (p - q),
+    "half symmetric": lambda p, q: (exp(p) - exp(q)) * (p - q) * 0.5,
+    "mixture": _mixture,
+    "absolute": lambda p, q: exp(p) * absolute(p - q),
+    "squared": lambda p, q: exp(p) * (p - q) * (p - q) * 0.5,
+    "squared, not weighed": lambda p, q: (p - q) * (p - q),
+    "k3 not weighed": lambda p, q: exp(q - p) - (q - p) - 1.0,
+    "k3 of p/q": lambda p, q: exp(p) * (exp(p - q) - (p - q) - 1.0),
+    "total variation": lambda p, q: absolute(exp(p) - exp(q)) * 0.5,
+}
+IDS: Mapping[str, slice] = {"all": slice(None), "without last": slice(None, -1), "without first": slice(1, None)}
+SUMS: Mapping[str, Callable[[Value], Value]] = {
+    "vocabulary": lambda term: term.sum(-1),
+    "mean": lambda term: term.mean(-1),
+    "one mean": lambda term: term.sum(-1).mean(),
+    "one sum": lambda term: term.sum(),
+    "one mean of all": lambda term: term.sum() / float(np.prod(term.shape)),
+    "first row's mean": lambda term: term.sum() / float(term.shape[0]),
+}
+
+
+def compute_full(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
+    """Return the divergence of each position."""
+    policy, reference = (np.asarray(data[name]) for name in ("policy_logprobs", "reference_logprobs"))
+    if chosen["of"] == "reference":
+        policy, reference = reference, policy
+    possible = policy > -np.inf  # what cannot be drawn is selected away
+    p, q = (data.lift(np.where(possible, x, 0.0).astype(policy.dtype)) for x in (policy, reference))
+    if chosen["logits"] != "given":
+        p, q = (normalised(x / chosen["logits"]) for x in (p, q))
+    kept = IDS[chosen["ids"]]
+    p, q, add = p[..., kept], q[..., kept], SUMS[chosen["sum"]]
+
+    def summed(term: Value) -> Value:
+        return add(where(possible[..., kept], term, 0.0))
+
+    if chosen["term"] == "cross-entropy less entropy":
+        found = summed(exp(p) * p) - summed(exp(p) * q)
+        found = accurate(found) if data.bounded else found
+    else:
+        found = summed(TERMS[chosen["term"]](p, q))
+    if chosen["times"] == "temperature²":
+        return {"kl": found * chosen["logits"] ** 2}
+    return {"kl": found * data.scalar(chosen["times"], np.asarray(data["policy_logprobs"]).dtype.name)}
+
+
+FULL = Program(
+    op="full_kl",
+    asked=asked_full,
+    compute=compute_full,
+    edits=edits.of_vocabulary,
+    inputs=made.designed_vocabulary,
+    outputs=("kl",),
+    places=made.places_of_positions,
+    presets=edits.vocabulary_presets,
+)
+
+
+def full_kl(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `kl`: as torch's `kl_div` with `log_target=True` sums it, and as two sums."""
+    return limits(FULL, inputs, [{"term": "together"}, {"term": "cross-entropy less entropy"}])
+
+
+PROGRAMS = (TOKEN, FULL)

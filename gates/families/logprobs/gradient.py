@@ -1,0 +1,94 @@
+"""The gradient of log-probs of ids and of their entropy by the logits: that of the forward formula, or its own formula.
+
+Source: docs/definitions.md, "Log-probabilities".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, exp, where
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.families.limits import limits
+from gates.families.logprobs import edits, program
+from gates.families.logprobs import inputs as made
+from gates.families.logprobs.program import ENTROPY_FORMS, FORMS, Call, forms, log_softmax, outputs
+from reference.textbook.number import Floats, gradient
+
+FORMULAS = ("by the softmax", "by the exponential of log p")
+
+
+def asked(inputs: Inputs) -> Choices:
+    """Return the choices that the keywords of `selective_log_softmax_backward` ask for."""
+    with_entropy = inputs.get("grad_entropy") is not None
+    return {
+        **program.asked(inputs),
+        "with_entropy": with_entropy,
+        "upstream": "given",
+        "derived": "by autograd",
+        "chain": True,
+        "of_entropy": 1.0,
+    }
+
+
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  it has its own
+    """Return ∂L/∂logits of L = Σ g·lp + Σ g_H·H; nothing without bounds, for the gradient rests on them."""
+    if not data.bounded:
+        return {}
+    call = Call(data, chosen)
+    given = np.asarray(data["grad_logprobs"]).astype(np.float64)
+    upstream = {"ones": np.ones_like(given), "negated": -given, "left out": 0 * given}.get(chosen["upstream"], given)
+    g, g_entropy = data.lift(upstream, call.dtype), None
+    if chosen["with_entropy"]:
+        sign = -1.0 if chosen["upstream"] == "negated" else chosen["of_entropy"]
+        g_entropy = data.lift(sign * np.asarray(data["grad_entropy"]).astype(np.float64), call.dtype)
+    if chosen["derived"] != "by autograd":
+        slope = _formula(call, g, g_entropy)
+    else:
+        found = outputs(call)
+        loss = (g * found["logprobs"]).sum()
+        if g_entropy is not None:
+            loss = loss + (g_entropy * found["entropy"]).sum()
+        (slope,) = gradient(loss, call.x)
+    if chosen["ignored"] == "0" and chosen["normaliser"] == "all":  # where nothing is read nothing overflows
+        slope = where(call.counts.any(axis=-1, keepdims=True), slope, 0.0)
+    return {"gradient": slope if chosen["chain"] else slope * call.tau}
+
+
+def _formula(call: Call, g: Value, g_entropy: Value) -> Value:
+    """Return (Σ g (onehot − p) − g_H p (log p + H)) / τ."""
+    form = log_softmax(call, call.scaled("divides"), FORMS[0])
+    p = form.p if call.chosen["derived"] == FORMULAS[0] else call.kept(exp(form.logps))
+    ids, nothing = np.arange(call.x.shape[-1]), call.data.lift(0.0, call.dtype)
+    g = where(call.counts, g.reshape(*call.each.shape), 0.0)
+    onehot = call.each[..., None] == ids
+    each = (g[..., k : k + 1] * (onehot[..., k, :].astype(np.float64) - p) for k in range(g.shape[-1]))
+    found = sum(each, nothing)
+    if g_entropy is not None:
+        h = -(p * form.logps).sum(-1, keepdims=True)
+        found = found - g_entropy.reshape(*g_entropy.shape, 1) * p * (form.logps + h)
+    return where(call.possible | onehot.any(axis=-2), found / call.tau, nothing)
+
+
+PROGRAM = Program(
+    op="selective_log_softmax_backward",
+    asked=asked,
+    compute=compute,
+    edits=edits.of_gradient,
+    inputs=made.designed_gradient,
+    outputs=("gradient",),
+    places=made.places_of_gradient,
+    presets=edits.presets,
+    examples=made.examples_of_gradient,
+    pairs=False,
+)
+PROGRAMS = (PROGRAM,)
+
+
+def selective_log_softmax_backward(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `gradient` (…, V): each form differentiated, with another of the entropy, and the formula."""
+    by_form = [{"form": form, "entropy": ENTROPY_FORMS[i % 3]} for i, form in enumerate(forms(inputs))]
+    return limits(PROGRAM, inputs, [*by_form, *({"derived": formula} for formula in FORMULAS)])

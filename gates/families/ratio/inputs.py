@@ -1,0 +1,86 @@
+"""Designed calls of ratios, weights and statistics: batches that tell the edits of a program from each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import plain
+from gates.diagnosis.program import Inputs
+from gates.diagnosis.programs import row_inputs
+from gates.diagnosis.programs.rows import Grid
+from gates.families.ratio import edits
+from gates.model import Array
+
+RATIO_PAIR, WEIGHTS_PAIR = ("policy", "old"), ("old", "sampling")
+
+
+def designed_ratio(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call: log-ratios of both signs, rows that move up and down."""
+    for mask in row_inputs.masks(example, "policy", rng):
+        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        moved = rng.normal(0.0, 0.4, mask.shape) + np.resize((0.15, -0.1), len(mask))[:, None]
+        yield row_inputs.laid_out(example, "policy", {"policy": policy, "old": policy - moved}, mask)
+
+
+def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call: ratios below, inside and above both bounds, and of exactly 1."""
+    bounds = {*edits.BOUNDS, example["c_max"], example["c_min"] or 0.4}
+    edges = np.log([min(bounds) / 3.0, *sorted(bounds), max(bounds) * 3.0])
+    goals, used = rng.permutation((edges[1:] + edges[:-1]) / 2.0), 0  # one between any two bounds
+    for mask in row_inputs.masks(example, "old", rng):
+        goals = np.roll(goals, -used)
+        if example["level"] == "token":
+            moved, used = rng.permuted(np.resize(goals, mask.shape), axis=1), mask.size
+            moved += rng.uniform(-0.04, 0.04, mask.shape)
+            moved[rng.random(mask.shape) < 0.15] = 0.0
+        else:
+            used, tokens_ = len(mask), np.maximum(mask.sum(axis=1, keepdims=True), 1)
+            goal, noise = np.resize(goals, (used, 1)), rng.normal(0.0, 0.3, mask.shape)
+            moved = (goal - np.where(mask, noise, 0.0).sum(axis=1, keepdims=True)) / tokens_ + noise
+        old = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        yield row_inputs.laid_out(example, "old", {"old": old, "sampling": old - moved}, mask)
+
+
+def places_ratio(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of tokens or rows by name."""
+    yield from _places(inputs, RATIO_PAIR, (None, None))
+
+
+def places_weights(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  # noqa: ARG001  there is one
+    """Yield sets of tokens or rows by name."""
+    yield from _places(inputs, WEIGHTS_PAIR, (inputs["c_min"], inputs["c_max"]))
+
+
+def _places(
+    inputs: Inputs, names: tuple[str, str], bounds: tuple[float | None, float | None]
+) -> Iterator[tuple[str, Array]]:
+    first, second = (np.asarray(inputs[name], np.float64) for name in names)
+    if inputs["level"] == "token":
+        yield from row_inputs.places(inputs, names[0])
+        ratio, counts = np.exp(first - second), row_inputs.tokens(inputs, names[0])
+    else:
+        yield from row_inputs.row_places(inputs, names[0])
+        grid = Grid.of(inputs, names[0])
+        ratio = np.exp(np.where(grid.counts, plain(grid.wide(first - second)), 0.0).sum(axis=1))
+        counts = np.ones(ratio.shape, bool)
+    named = {"where the ratio is above 1": ratio > 1.0, "where the ratio is below 1": ratio < 1.0}
+    for name, bound in zip(("lower", "upper"), bounds, strict=True):
+        if bound is not None:
+            named[f"where the ratio is above the {name} bound"] = ratio > bound
+            named[f"where the ratio is below the {name} bound"] = ratio < bound
+    yield from ((name, place & counts) for name, place in named.items())
+
+
+def designed_statistics(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
+    """Yield eight batches with the settings of a call: ratios on both sides of the clip range, advantages of both signs."""
+    for mask in row_inputs.masks(example, "policy", rng):
+        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        moved = rng.normal(0.05, 0.35, mask.shape)
+        arrays = {"policy": policy, "behaviour": policy - moved}
+        given = row_inputs.laid_out(example, "policy", arrays, mask)
+        if example.get("advantages") is not None:
+            drawn = np.resize([1.1, -0.6, 0.4, -1.3], len(mask)) * rng.uniform(0.5, 1.5, len(mask))
+            given["advantages"] = drawn.astype(np.asarray(example["policy"]).dtype)
+        yield given

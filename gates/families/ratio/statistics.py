@@ -1,0 +1,220 @@
+"""The statistics of importance ratios: the forward formulas, composed of choices.
+
+Source: docs/definitions.md, "Ratio statistics".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gates.diagnosis.arithmetic import Value, absolute, exp, expm1, log, maximum, minimum, plain, where
+from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.diagnosis.programs.rows import Grid, tokens, total
+from gates.families.limits import evaluated
+from gates.families.ratio import edits
+from gates.families.ratio import inputs as made
+from gates.families.ratio.program import SLACK, SUMS, Pair
+from gates.model import Array
+from reference.textbook.number import Floats, Number, constant, widest
+
+NAMES = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err", "outside_low", "outside_high")
+CLIPPED = ("clipped_low", "clipped_high")
+ENDS = ("min_sequence_ratio", "max_sequence_ratio")
+FORMS: Mapping[str, tuple[str, ...]] = {  # of each statistic, the usual ways to compute it
+    "k3": ("by expm1", "d first", "given"),
+    "chi2": ("by expm1", "given", "of squares"),
+    "ess": ("given", "shifted", "normalised"),
+    "mult": ("given", "by maximum"),
+    "p99": ("given", "weighted"),
+}
+MOST = 1e-2  # of the value: a form whose limit is larger is not used where another's is smaller; its digits cancel
+
+
+def asked(inputs: Inputs) -> Choices:
+    """Return the choices that the keywords of `ratio_statistics` ask for."""
+    return {
+        "mask": "given",
+        "log_ratio": "given",
+        "sums": "difference of sums",
+        **dict.fromkeys(edits.STATISTICS, "given"),
+        "signs": inputs.get("advantages") is not None,
+        "padded": not bool(np.all(Grid.of(inputs, "policy").counts)),
+        "empty": not bool(Grid.of(inputs, "policy").counts.any(axis=1).all()),
+    }
+
+
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
+    """Return each statistic by its name."""
+    pair = Pair(data, chosen, ("policy", "behaviour"))
+    counts, moved = pair.counts, pair.moved()
+    some = counts.any(axis=1)
+    gains = None if data.get("advantages") is None else np.asarray(data["advantages"], np.float64)
+    by_token = None if gains is None else np.broadcast_to(gains[:, None], counts.shape)[counts]
+    found = _moments(pair, moved[counts], by_token, counts.size)
+    of_rows = ROWS[chosen["sequences"]](pair)
+    if chosen["sequences"] != "empty rows":
+        of_rows, gains = of_rows[some], None if gains is None else gains[some]
+    sequences = _moments(pair, of_rows, gains, int(of_rows.shape[0]))
+    found |= {f"seq_sum_{name}": value for name, value in sequences.items()}
+    ratios = exp(of_rows)
+    return found | {ENDS[0]: _extreme(ratios, minimum), ENDS[1]: _extreme(ratios, maximum)}
+
+
+ROWS: Mapping[str, Callable[[Pair], Value]] = {  # to log-ratios of rows, (B,)
+    "given": lambda pair: pair.summed()[:, 0],
+    "empty rows": lambda pair: pair.summed()[:, 0],
+    "means": lambda pair: (pair.summed() / tokens(pair.counts))[:, 0],
+    "mean ratios": lambda pair: log(maximum(total(exp(pair.moved()), pair.counts) / tokens(pair.counts), 1e-30))[:, 0],
+}
+
+
+def _moments(pair: Pair, d: Value, gains: Array | None, slots: int) -> dict[str, Value]:
+    """Return the statistics of (n,) log-ratios, of which `slots` would be counted without a mask."""
+    chosen = pair.chosen
+    r, size = exp(d), absolute(d)
+    largest = {"signed": d, "of the ratio": absolute(r - 1.0)}.get(chosen["size"], size)
+    return {
+        "mean": exp(d.mean()) if chosen["mean"] == "geometric" else r.mean(),
+        "max_abs": _extreme(largest, maximum),
+        "p99_abs": _quantile(size, chosen["p99"], pair.dtype),
+        "k3": K3[chosen["k3"]](d, r),
+        "chi2": CHI2[chosen["chi2"]](d, r),
+        "ess_per_n": ESS[chosen["ess"]](d, r, float(d.shape[0])),
+        "mult_err": MULT[chosen["mult"]](size, r),
+        **_shares(pair, d, gains, float(slots)),
+    }
+
+
+K3: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda d, r: (r - 1.0 - d).mean(),
+    "d first": lambda d, r: (r - d - 1.0).mean(),
+    "by expm1": lambda d, r: (expm1(d) - d).mean(),  # noqa: ARG005
+    "of −D": lambda d, r: (exp(-d) - 1.0 + d).mean(),  # noqa: ARG005
+    "k1": lambda d, r: (-d).mean(),  # noqa: ARG005
+    "k2": lambda d, r: (d * d * 0.5).mean(),  # noqa: ARG005
+    "plain": lambda d, r: d.mean(),  # noqa: ARG005
+}
+CHI2: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda d, r: (exp(d * 2.0) - 1.0).mean(),  # noqa: ARG005
+    "by expm1": lambda d, r: expm1(d * 2.0).mean(),  # noqa: ARG005
+    "of squares": lambda d, r: (r * r).mean() - 1.0,  # noqa: ARG005
+    "square": lambda d, r: (r * r).mean(),  # noqa: ARG005
+    "of r": lambda d, r: ((r - 1.0) * (r - 1.0)).mean(),  # noqa: ARG005
+    "once": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
+    "of −D": lambda d, r: (exp(d * -2.0) - 1.0).mean(),  # noqa: ARG005
+}
+ESS: Mapping[str, Callable[[Value, Value, float], Value]] = {
+    "given": lambda d, r, n: _effective(r, n),  # noqa: ARG005
+    "shifted": lambda d, r, n: _effective(exp(d - _extreme(d, maximum)), n),  # noqa: ARG005
+    "normalised": lambda d, r, n: _effective(r / r.sum(), n),  # noqa: ARG005
+    "count": lambda d, r, n: _effective(r, 1.0),  # noqa: ARG005
+    "inverse": lambda d, r, n: 1.0 / _effective(r, n),  # noqa: ARG005
+    "self-normalised mean": lambda d, r, n: 1.0 / (r * r).mean(),  # noqa: ARG005
+    "at most 1": lambda d, r, n: r.mean() * r.mean() / ((r * r).mean() * n),  # noqa: ARG005
+}
+MULT: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda size, r: exp(size).mean(),  # noqa: ARG005
+    "by maximum": lambda size, r: maximum(r, 1.0 / r).mean(),  # noqa: ARG005
+    "of the mean": lambda size, r: exp(size.mean()),  # noqa: ARG005
+    "ratio": lambda size, r: r.mean(),  # noqa: ARG005
+}
+
+
+def _effective(ratios: Value, n: float) -> Value:
+    """Kong's (Σr)² / (n Σr²)."""
+    total_ = ratios.sum()
+    return total_ * total_ / (n * (ratios * ratios).sum())
+
+
+def _quantile(size: Value, how: str, dtype: str) -> Value:
+    """Return a quantile of |D| at position q (n − 1) of the sorted values; it errs by the largest error of a value."""
+    order = np.argsort(plain(size))
+    q = 0.95 if how == "95%" else 0.99
+    rounded = constant(q, dtype).plus_relative(1.0) if isinstance(size, Number) else q
+    place = rounded * float(len(order) - 1)
+    below = int(np.floor(plain(place) + 1e-9))
+    left, right = (_certain(size, order[end]) for end in (below, min(below + 1, len(order) - 1)))
+    share = place - float(below)
+    if how in {"lower", "higher"}:
+        return left if how == "lower" or plain(share) < 1e-9 else right
+    return left * (1.0 - share) + right * share if how == "weighted" else left + (right - left) * share
+
+
+def _certain(values: Value, index: int) -> Value:
+    """Return an element that may be another one of the sorted values."""
+    if not isinstance(values, Number):
+        return values[index]
+    return Number(values.value[index], values.dtype, values.error.max(), values.void.any())
+
+
+def _extreme(values: Value, pick: Callable[[Value, Value], Value]) -> Value:
+    """The largest or smallest of (n,) numbers."""
+    while values.shape[0] > 1:
+        half = values.shape[0] // 2
+        paired = pick(values[:half], values[half : 2 * half])
+        values = _joined(paired, values[2 * half :])
+    return values[0]
+
+
+def _joined(first: Value, second: Value) -> Value:
+    if not isinstance(first, Number):
+        return np.concatenate([first, second])
+    parts = ((getattr(first, name), getattr(second, name)) for name in ("value", "error", "void"))
+    value, error, void = (np.concatenate(pair) for pair in parts)
+    return Number(value, first.dtype, error, void)
+
+
+def _shares(pair: Pair, d: Value, gains: Array | None, slots: float) -> dict[str, Value]:
+    """Return the shares outside the clip range, and of those that a clip stops."""
+    how, r = pair.chosen["outside"], exp(d)
+    low, high = (pair.scalar(float(pair.data[name])) for name in ("epsilon_low", "epsilon_high"))
+    below, above = (d < -low, d > high) if how == "log" else (r < 1.0 - low, r > 1.0 + high)
+    zeros = pair.data.lift(np.zeros(d.shape, pair.dtype))
+    n = slots if how == "of all slots" else float(d.shape[0])
+
+    def share(test: object, kept: Array | None = None) -> Value:
+        one = where(test, 1.0, zeros)
+        return (one if kept is None else where(kept, one, zeros)).sum() / n
+
+    names = {"outside_low": share(below), "outside_high": share(above)}
+    if gains is not None:
+        stopped = {"clipped_low": share(below, gains < 0.0), "clipped_high": share(above, gains > 0.0)}
+        if how == "clipped":
+            names = {"outside_low": stopped["clipped_low"], "outside_high": stopped["clipped_high"]}
+        names |= stopped
+    if how == "exchanged":
+        names |= {"outside_low": names["outside_high"], "outside_high": names["outside_low"]}
+    return names
+
+
+PROGRAM = Program(
+    op="ratio_statistics",
+    asked=asked,
+    compute=compute,
+    edits=edits.of_statistics,
+    inputs=made.designed_statistics,
+    outputs=(*(f"{level}{name}" for level in ("", "seq_sum_") for name in (*NAMES, *CLIPPED)), *ENDS),
+    optional=frozenset(f"{level}{name}" for level in ("", "seq_sum_") for name in CLIPPED),
+)
+PROGRAMS = (PROGRAM,)
+
+
+def ratio_statistics(**inputs: Any) -> dict[str, Floats]:
+    """Return the textbook limit of every statistic, by its name; inf where a ratio may overflow."""
+    found: dict[str, list[Number]] = defaultdict(list)
+    for sums in SUMS:
+        of_index = [{name: forms[min(i, len(forms) - 1)] for name, forms in FORMS.items()} for i in range(3)]
+        forms = evaluated(PROGRAM, inputs, [{**form, "sums": sums} for form in of_index], slack=SLACK)
+        for name in forms[0]:
+            each = [form[name] for form in forms]
+            found[name] += _usable(each) if name.endswith(("k3", "chi2")) else each
+    return {name: widest(each) for name, each in found.items()}
+
+
+def _usable(forms: list[Number]) -> list[Number]:
+    """Return the forms whose limit stays below 1% of the value, or all where none does."""
+    return [form for form in forms if form.limit() <= MOST * np.abs(form.value)] or forms
