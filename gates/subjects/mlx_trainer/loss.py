@@ -40,6 +40,7 @@ NAMES = {  # the op's words for what a Settings calls otherwise
     "cispo_bound": "bound",
     "sapo_temperature_positive": "temperature_positive",
     "sapo_temperature_negative": "temperature_negative",
+    **{f"vespo_{name}": name for name in ("k_positive", "lambda_positive", "k_negative", "lambda_negative")},
 }
 SETTINGS = (*NAMES, "epsilon_low", "epsilon_high", "delta", "beta", "kl_ratio", "kl_estimator")
 
@@ -55,8 +56,8 @@ def algorithm(name: str, constants: Mapping[str, Any]) -> protocol.Algorithm:
         raise NotImplementedError(f"algorithm {name!r}; this trainer has {', '.join(ALGORITHMS)}")
     if strangers := sorted(set(constants) - set(SETTINGS)):
         raise TypeError(f"unknown keywords {strangers}")
-    if name == "rloo" and constants.get("beta"):
-        raise ValueError(f"beta is {constants['beta']}, must be 0: the KL of 'rloo' is in its reward")
+    if constants.get("beta") and registry.settings_of(name)().kl_in_reward:
+        raise ValueError(f"beta is {constants['beta']}, must be 0: the KL of {name!r} is in its reward")
     unread = {"kl_ratio", "kl_estimator"} if not constants.get("beta") else set()
     given = {NAMES.get(key, key): x for key, x in constants.items() if x is not None and key not in unread}
     return registry.create(name, given)
@@ -105,6 +106,7 @@ def _split(  # noqa: PLR0913  the op's keywords
         micro_batches=len(sizes or (rows,)),
         max_length=max_length or grid.mask.shape[1],
         window_tokens=tokens_in_step,
+        width=grid.mask.shape[1],
     )
     ends = np.cumsum(sizes or (rows,))
     if ends[-1] != rows:

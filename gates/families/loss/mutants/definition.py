@@ -108,7 +108,7 @@ in_trainer(
 )
 in_trainer(
     "loss.token-mean",
-    "algorithms.aggregation:row_weights",
+    "algorithms.objective:row_weights",
     "loss.patches.trainer:token_mean",
     mistake="tokens of the batch are averaged where rows of their own means should be",
     source=(

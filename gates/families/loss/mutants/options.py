@@ -10,7 +10,7 @@ OPTIONS, KEEP, LENGTH = (
 
 in_trainer(
     "options.mask-lowers-denominator",
-    "algorithms.aggregation:row_weights",
+    "algorithms.objective:row_weights",
     "loss.patches.options:lowered_denominator",
     mistake="tokens that the top-entropy mask leaves out leave the denominator too",
     arises="the mask multiplied into the completion mask",
