@@ -16,7 +16,7 @@ import numpy as np
 from gates.subjects.mlx_trainer.rows import grid_of
 from reference.trainer import logprobs
 from reference.trainer.algorithms import entropy as entropies
-from reference.trainer.algorithms import kl, protocol, registry
+from reference.trainer.algorithms import protocol, ratio, registry
 from reference.trainer.algorithms.objective import PolicyGradient
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.engine import micro_batches
@@ -146,7 +146,7 @@ def rewarded_loss(
     arrays = {name: grid.wide(name, x) for name, x in (("policy", policy), ("old", old), ("reference", reference))}
     lengths, groups = grid.mask.sum(axis=1), np.arange(len(grid.mask)) // group_size
     scores = np.asarray(rewards, np.float64)[:, None]
-    penalty = kl.in_reward(mx.array(arrays["old"]), mx.array(arrays["reference"]), mx.array(grid.mask))
+    penalty = ratio.kl_in_reward(arrays["old"], arrays["reference"], grid.mask)
     advantages = objective.advantages(protocol.Rewards(scores, np.ones(1), group_size, lengths), old_kl=penalty)
     whole = protocol.step_totals(lengths, groups, micro_batches=1, max_length=grid.mask.shape[1])
     value, gradient = part_loss(objective, {**arrays, "advantages": advantages}, grid.mask, groups, whole)

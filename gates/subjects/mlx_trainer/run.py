@@ -64,7 +64,7 @@ def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:
         config = _config(model, tables, folder)
         run = loop_run.Run(config, algorithm.create(config), resume=False)
         try:
-            made = run.engine.generate(lambda start, count: list(range(start, start + count)), 0)
+            made = run.engine.generate(range(len(run.source.prompts)), 0)
             steps = micro_batches.cut(made, 1, 5, config.rollout.max_tokens)
         finally:
             run.close()
@@ -88,7 +88,7 @@ def step_logprobs(*, model: Spec, tables: Spec) -> dict[str, Any]:
         config = _config(model, tables, folder)
         run = loop_run.Run(config, algorithm.create(config), resume=False)
         try:
-            made = run.engine.generate(lambda start, count: list(range(start, start + count)), 0)
+            made = run.engine.generate(range(len(run.source.prompts)), 0)
             learned = run.engine.learn(made, 1, config.optimizer.learning_rate)
         finally:
             run.close()

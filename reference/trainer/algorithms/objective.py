@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.trainer import double
-from reference.trainer.algorithms import advantages, corrections, entropy, kl, ratio
+from reference.trainer.algorithms import advantages, corrections, entropy, ratio
 from reference.trainer.algorithms.options import Clipped, Settings
 from reference.trainer.algorithms.protocol import Algorithm, Loss, MicroBatch, Rewards, StepTotals
 from reference.trainer.double import Double
@@ -158,8 +158,8 @@ def kl_penalty(
     if batch.reference is None:
         raise ValueError(f"beta is {settings.beta} and reference is None, must be given when beta > 0")
     reference = ratio.select(batch.mask, batch.reference)
-    values = kl.weighted(
-        kl.token_kl(policy, reference, settings.kl_estimator),
+    values = ratio.weighted_kl(
+        ratio.token_kl(policy, reference, settings.kl_estimator),
         policy,
         reference,
         log_ratio,

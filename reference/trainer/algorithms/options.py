@@ -26,7 +26,7 @@ class Settings:
     Attributes:
         aggregation: how tokens are weighted, by name (`objective`).
         beta: weight of the KL to the reference policy; with 0 there is no reference pass.
-        kl_estimator: k1, k2 or k3 (`kl`), in the loss.
+        kl_estimator: k1, k2 or k3 (`ratio`), in the loss.
         kl_ratio: what the estimate is multiplied by: nothing, the token's ratio, or the completion's mean ratio.
         kl_in_reward: subtract beta times the summed k1 of old and reference from the reward; no KL in the loss.
         advantage: "group" (of the weighted sum of rewards), or "normalise-then-sum" (GDPO: each function by itself first).

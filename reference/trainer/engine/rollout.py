@@ -190,7 +190,7 @@ def generate(
     model: Any,
     source: Source,
     algorithm: protocol.Algorithm,
-    places: Callable[[int, int], Sequence[int]],
+    upcoming: Sequence[int],
     *,
     wanted: int,
     round_: int,
@@ -198,13 +198,13 @@ def generate(
 ) -> Generation:
     """Roll out until `wanted` groups are kept, each time with fresh prompts and a new round, at most `max_resamples` times more.
 
-    `places(offset, count)` are the prompts from `offset` on. Surplus groups are dropped. Source: dynamic sampling of DAPO (Yu et
-    al. 2025, arXiv 2503.14476, section 3.2).
+    `upcoming` are the next prompts in order, enough for every rollout. Surplus groups are dropped. Source: dynamic sampling of DAPO
+    (Yu et al. 2025, arXiv 2503.14476, section 3.2).
     """
-    first = source.once(model, places(0, wanted), round_)
+    first = source.once(model, upcoming[:wanted], round_)
     result = kept(first, algorithm.keep(first.rewards))
     while len(result.prompts) < wanted and result.rounds <= max_resamples:
-        more = source.once(model, places(result.taken, wanted), round_ + result.rounds)
+        more = source.once(model, upcoming[result.taken : result.taken + wanted], round_ + result.rounds)
         result = joined(result, kept(more, algorithm.keep(more.rewards)))
     if len(result.prompts) > wanted:
         surplus = np.arange(len(result.prompts)) < wanted

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from reference.trainer import logprobs
 from reference.trainer.config.read import Config
-from reference.trainer.engine import passes
 from reference.trainer.engine.rollout import Generation, Source
 from reference.trainer.loop import prepare
 
@@ -72,8 +71,8 @@ def margins(
     for one in found:
         prompts = [one.prompts[row // 2].ids for row in range(len(one.lengths))]
         batch = logprobs.pack(prompts, one.tokens, one.lengths)
-        policy = np.array(passes.old_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
-        reference = np.array(passes.reference_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
+        policy = np.array(logprobs.of_policy(model, batch, temperature, head_rows=head_rows), np.float64)
+        reference = np.array(logprobs.of_reference(model, batch, temperature, head_rows=head_rows), np.float64)
         sums = (policy - reference).sum(axis=1)
         values.append(sums[0::2] - sums[1::2])
     every = np.concatenate(values)

@@ -1,6 +1,7 @@
 """Prepare a run from its configuration: the model, its adapters, and the sources of completions."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 from reference.trainer import lora
 from reference.trainer import model as models
 from reference.trainer.adapters import files
-from reference.trainer.algorithms import protocol
 from reference.trainer.checkpoint import folders, layout
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
@@ -103,9 +103,7 @@ def sources(
     functions = inputs.functions
     parts = split(config, tokenizer, inputs.rows)
 
-    def score(samples: Sequence[Any], group_size: int) -> protocol.Rewards:
-        return combine.score(functions, samples, group_size)
-
+    score = functools.partial(combine.score, functions)
     eos = rollout.eos_ids(tokenizer)
     names = ["chosen"] if config.data.offline else [function.name for function in functions]
 

@@ -60,7 +60,7 @@ def test_no_two_completions_share_their_draws(tmp_path: Path, path: str) -> None
     source = run.source
     asked = engine_rollout.request(source.prompts, places, config.rollout, source.eos_ids, 0)
     result = rollouts.run(run.model, asked, path)
-    generation = run.engine.generate(run._places, 0)
+    generation = run.engine.generate(run._upcoming(), 0)
     run.close()
     (twice,) = {place for place in places if places.count(place) == 2}
     first, second = (n for n, place in enumerate(places) if place == twice)

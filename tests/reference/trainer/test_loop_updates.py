@@ -163,7 +163,7 @@ class TestMaskTruncatedCompletions:
         sampled = {"rollout": {"max_tokens": 2, "samples_per_prompt": 8, "stop_ids": list(range(3, 160))}}
         config = runs.config(tmp_path / "run", **self.MASKED, **sampled)
         run = loop_run.Run(config, algorithms.create(config), resume=False)
-        generation = run.engine.generate(run._places, 0)
+        generation = run.engine.generate(run._upcoming(), 0)
         learned = run.engine.learn(generation, 1, 1e-3)
         run.close()
         assert 0 < generation.ended.sum() < len(generation.ended)
@@ -208,7 +208,7 @@ def test_entropy_threshold_has_the_dropout_of_its_update(tmp_path: Path, monkeyp
         loop={"steps": 1, "micro_batch_rows": 3, "evaluate_every_steps": 0},
     )
     run = loop_run.Run(config, algorithms.create(config), resume=False)
-    learned = run.engine.learn(run.engine.generate(run._places, 0), 1, 1e-3)
+    learned = run.engine.learn(run.engine.generate(run._upcoming(), 0), 1, 1e-3)
     run.close()
     assert learned.entropy is not None
     assert np.array_equal(seen[0], learned.entropy)

@@ -17,9 +17,8 @@ from reference.trainer.algorithms import protocol, registry
 from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.data.prompts import Prompt
-from reference.trainer.engine.clock import Clock
 from reference.trainer.engine.rollout import Generation
-from reference.trainer.engine.step import Learned, Update
+from reference.trainer.engine.step import Clock, Learned, Update
 from reference.trainer.metrics import callbacks, numbers, progress
 from reference.trainer.rewards.samples import Sample
 

@@ -121,7 +121,7 @@ in_trainer(
 )
 in_trainer(
     "loss.kl-inverted",
-    "algorithms.kl:token_kl",
+    "algorithms.ratio:token_kl",
     "loss.patches.trainer:inverted_kl",
     mistake="policy and reference are swapped in the loss's k3",
     source="rlox 1.2 compute_token_kl_schulman; walkinglabs/hands-on-modern-rl#27: k3 with the ratio inverted",

@@ -63,7 +63,7 @@ in_trainer(
 )
 in_trainer(
     "options.weights-on-kl",
-    "algorithms.kl:weighted",
+    "algorithms.ratio:weighted_kl",
     "loss.patches.options:no_kl",
     mistake="where the policy's part is masked the KL is dropped too, here all of it",
     arises="the weight applied after +β·KL",

@@ -4,7 +4,7 @@ from gates.families.hosts import in_trainer
 
 in_trainer(
     "trainer.forward-outside-value-and-grad",
-    "engine.passes:loss_and_grad",
+    "engine.step:loss_and_grad",
     "trainer.patches.step:forward_outside",
     mistake="the forward pass runs before value_and_grad: the loss looks right and the gradient is zero",
     arises="log-probs computed once and captured by the loss closure",
