@@ -13,8 +13,8 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from reference.trainer import audit
-from reference.trainer.adapters import dropout, layers, targets
+from reference.trainer import audit, lora
+from reference.trainer.adapters import dropout, layers
 from reference.trainer.adapters.settings import Settings
 from reference.trainer.config import algorithm, read
 from reference.trainer.engine import micro_batches
@@ -54,7 +54,7 @@ def train_run(*, model: Spec, tables: Spec, folder: str, resume: bool, kill_at_s
         "digest": summary.adapter_digest,
         "metrics": metrics,
         "steps": summary.steps,
-        "targets": targets.keys(dict.fromkeys(adapted)),
+        "targets": lora.keys(dict.fromkeys(adapted)),
     }
 
 

@@ -15,7 +15,7 @@ from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
 from mlx_lm.tuner.utils import load_adapters
 
 from reference.trainer import lora, storage
-from reference.trainer.adapters import layers, targets
+from reference.trainer.adapters import layers
 
 WEIGHTS: Final = "adapters.safetensors"
 CONFIG: Final = "adapter_config.json"
@@ -55,7 +55,7 @@ def configuration(model: Any, base: str = "") -> dict[str, Any]:
         "model": base,
         # mlx-lm counts from the last block, and 0 means all; without an adapted block no key names a module in a block
         "num_layers": len(model.layers) - min(blocks, default=0),
-        "lora_parameters": {"rank": rank, "scale": scale, "dropout": dropped, "keys": targets.keys(found)},
+        "lora_parameters": {"rank": rank, "scale": scale, "dropout": dropped, "keys": lora.keys(found)},
     }
 
 

@@ -11,11 +11,11 @@ Source: J. Schulman (2020), "Approximating KL divergence", http://joschu.net/blo
 multiplied by the unclipped, differentiable ratio, which corrects it for tokens that an older policy sampled.
 """
 
-from typing import cast
+from typing import Any, cast
 
 import mlx.core as mx
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from reference.trainer import double
 from reference.trainer.double import Double
@@ -120,8 +120,8 @@ def weighted_kl(
     return mx.stop_gradient(of_token * values) + slope * (policy - mx.stop_gradient(policy))
 
 
-def kl_in_reward(old: ArrayLike, reference: ArrayLike, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Sum k1 = old - reference over each completion (B,), in float64; the reward is lowered by beta times this sum.
+def kl_in_reward(old: Any, reference: Any, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Sum k1 = old - reference (B, T) over each completion (B,), in float64; the reward is lowered by beta times this sum.
 
     Source: Ahmadian et al. (2024), arXiv 2402.14740, eq. 1, the KL of the sampled completion as part of its reward.
     """

@@ -1,6 +1,7 @@
 """Split a generation into optimizer steps, and each step into micro-batches that share the step's denominators."""
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -30,8 +31,9 @@ class Inputs:
         """Return some of the rows as a micro-batch of their own."""
         b = self.batch
         batch = logprobs.Batch(b.ids[chosen], b.prompt_lengths[chosen], b.lengths[chosen], b.width)
-        constants = (None if x is None else x[chosen] for x in (self.sampling, self.old, self.reference))
-        return Inputs(self.rows[chosen], batch, self.groups[chosen], *constants, self.advantages[chosen])
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in ("sampling", "old", "reference", "advantages")}
+        arrays = {name: x if x is None else x[chosen] for name, x in arrays.items()}
+        return Inputs(self.rows[chosen], batch, self.groups[chosen], **arrays)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,8 @@ class Engine:
         else:
             self.optimizer.update(self.model, clipped(gradient, norm, self.config.optimizer.max_gradient_norm))
             mx.eval(self.model.trainable_parameters(), self.optimizer.state)
-        return Update(*losses.tolist(), norm, skipped)
+        loss, policy, kl, bonus = losses.tolist()
+        return Update(loss, policy, kl, bonus, norm, skipped)
 
     def _gradient(
         self, inputs: Inputs, totals: protocol.StepTotals, learned: Learned

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.rollout import caches, rows, sampler, table
+from reference.trainer.rollout import caches, sampler, table
 
 Ints = NDArray[np.int64]
 
@@ -76,7 +76,7 @@ def decode(steps: Steps, last: mx.array, request: table.Request, result: table.R
         at = np.flatnonzero(live)
         read = logits if len(at) == len(logits) else logits[at]
         tokens, behaviour = draws.draw(read, place[at], t)
-        ended = rows.finished(tokens, request.eos_ids, np.zeros(len(at), np.bool_))
+        ended = table.finished(tokens, request.eos_ids, np.zeros(len(at), np.bool_))
         drawn_by = place[at]
         stays = ~ended & (t + 1 < most[drawn_by])
         going = at[stays]

@@ -100,7 +100,7 @@ in_trainer(
 )
 in_trainer(
     "trainer.linear-attention-not-found",
-    "adapters.targets:find",
+    "lora:find",
     "trainer.patches.adapters:attention_and_mlp_only",
     mistake="linear attention gets no adapter: a hybrid trains a quarter of its layers",
     arises="a list of targets written for dense models",
