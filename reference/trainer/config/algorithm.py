@@ -34,7 +34,7 @@ def _try(algorithm: protocol.Algorithm, config: Config) -> None:
     """Compute advantages of invented rewards in the configuration's shape, so that a misfit is reported before the run."""
     size = config.rollout.samples_per_prompt
     names = ["chosen"] if config.data.offline else [function.name for function in config.rewards.functions]
-    values = np.tile(np.arange(size, dtype=np.float64)[:, None], (2, len(names)))
+    values = np.tile(np.arange(2.0 * size)[:, None], (1, len(names)))
     rewards = protocol.Rewards(
         values=values,
         weights=np.ones(len(names)),

@@ -33,7 +33,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {  # key: what must hold for it
     "entropy_bonus": ({}, 0.1),
     "epsilon_low": ({"epsilon_low": 1e-3}, 0.05),
     "epsilon_high": ({"epsilon_high": 1e-3}, 0.05),
-    "delta": ({}, 1.3),
+    "delta": ({"advantage_baseline": "mean"}, 1.5),
     "k_positive": ({}, 1.0),
     "lambda_positive": ({}, 1.0),
     "k_negative": ({}, 1.0),

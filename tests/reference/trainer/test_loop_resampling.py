@@ -69,5 +69,5 @@ class TestDynamicSampling:
             run.engine.generate(run._upcoming(), 7)
         run.close()
         assert [round_ for _, round_ in asked] == [7, 8]
-        assert asked[0][0] + asked[1][0] == run._places(0, 4)
+        assert asked[0][0] + asked[1][0] == run._upcoming()
         assert len(set(asked[0][0] + asked[1][0])) == 4
