@@ -174,10 +174,10 @@ def scored(
     with heads.differentiable(model):
         states = heads.hidden(model, batch.ids)[rows, slots.source[rows, steps]]  # (N, D)
         if head_rows and calls > 1:
-            found = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
+            scores = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
         else:
-            found = _head_scores(model, states, ids, temperature, entropy=entropy)
-    values, entropies = (in_table(x, slots.mask) for x in found)
+            scores = _head_scores(model, states, ids, temperature, entropy=entropy)
+    values, entropies = (in_table(x, slots.mask) for x in scores)
     return Scores(values, slots.mask, entropies if entropy else None, calls)
 
 

@@ -34,8 +34,8 @@ def attach(model: Any, spec: Mapping[str, Any]) -> None:
     if adapters(model):
         raise ValueError("the model has adapters already, take them off first (detach)")
     words = np.random.Philox(key=chosen.seed).random_raw
-    found = find(model, chosen)
-    replace(model, {name: layers.wrap(name, layer, chosen, words) for name, layer in found.items()})
+    modules = find(model, chosen)
+    replace(model, {name: layers.wrap(name, layer, chosen, words) for name, layer in modules.items()})
 
 
 def detach(model: Any) -> None:
@@ -90,10 +90,10 @@ def require_only_adapters(model: Any) -> None:
     Raises:
         ValueError: another parameter would train, or none would.
     """
-    if found := strangers(model):
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    if extra := strangers(model):
+        more = f" and {len(extra) - 5} more" if len(extra) > 5 else ""
         raise ValueError(
-            f"only adapters may train, these would too: {', '.join(found[:5])}{more}; freeze the model first"
+            f"only adapters may train, these would too: {', '.join(extra[:5])}{more}; freeze the model first"
         )
     if not tree_flatten(model.trainable_parameters()):
         raise ValueError("nothing would train: the model has no adapters, or they are frozen")
@@ -117,9 +117,9 @@ def replace(model: Any, new: Mapping[str, Any]) -> None:
     outside = {name: module for name, module in new.items() if not name.split(".")[0].isdigit()}
     for number, block in enumerate(model.layers):
         prefix = f"{number}."
-        found = [(name[len(prefix) :], module) for name, module in new.items() if name.startswith(prefix)]
-        if found:
-            block.update_modules(tree_unflatten(found))
+        inside = [(name[len(prefix) :], module) for name, module in new.items() if name.startswith(prefix)]
+        if inside:
+            block.update_modules(tree_unflatten(inside))
     if outside:
         model.update_modules(tree_unflatten(list(outside.items())))
 
@@ -138,8 +138,8 @@ def linear_without(model: Any) -> dict[str, str]:
     """
     kinds = (*layers.LINEAR, *layers.SWITCH, *layers.EMBEDDING)
     others = {name: module for name, module in walk(model).items() if not isinstance(module, kinds)}
-    found = {name: type(x).__name__ for name, x in others.items() if any(_is_matrix(key, x[key]) for key in x)}
-    return {keys({name: None})[0]: kind for name, kind in found.items() if "Norm" not in kind}
+    classes = {name: type(x).__name__ for name, x in others.items() if any(_is_matrix(key, x[key]) for key in x)}
+    return {keys({name: None})[0]: kind for name, kind in classes.items() if "Norm" not in kind}
 
 
 def _is_matrix(name: str, x: Any) -> bool:

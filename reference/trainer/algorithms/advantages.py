@@ -39,7 +39,9 @@ def penalised(
     if not settings.kl_in_reward or settings.beta == 0:
         return totals
     if old_kl is None:
-        raise ValueError(f"kl_in_reward with beta {settings.beta} needs old_kl, found None; give kl.in_reward(...)")
+        raise ValueError(
+            f"kl_in_reward with beta {settings.beta} needs old_kl, found None; give ratio.kl_in_reward(...)"
+        )
     return totals - settings.beta * np.asarray(old_kl, np.float64)
 
 

@@ -215,7 +215,7 @@ def _one_each(values: mx.array, batch: MicroBatch, name: str) -> mx.array:
     return _column(values, batch.mask.shape[0], name, ": this algorithm has one ratio for a whole row")
 
 
-def _column(values: mx.array, rows: int, name: str, other: str) -> mx.array:
+def _column(values: mx.array, rows: int, name: str, alternative: str) -> mx.array:
     if values.shape not in {(rows,), (rows, 1)}:
-        raise ValueError(f"`{name}` has shape {values.shape}, must be {(rows,)}{other}")
+        raise ValueError(f"`{name}` has shape {values.shape}, must be {(rows,)}{alternative}")
     return values.reshape(rows, 1)

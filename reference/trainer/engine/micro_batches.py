@@ -16,7 +16,7 @@ from reference.trainer.engine.rollout import Generation
 class Inputs:
     """The rows of one forward and backward pass, and the constants of their loss; arrays are (B, T), `advantages` is (B,).
 
-    `rows` are the rows' places in the generation; `groups` (B,) numbers the prompts of the optimizer step from 0.
+    `rows` are the rows' positions in the generation; `groups` (B,) numbers the prompts of the optimizer step from 0.
     """
 
     rows: NDArray[np.int64]
@@ -72,9 +72,8 @@ def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_len
     for prompts in np.array_split(np.arange(len(generation.prompts)), min(minibatches, len(generation.prompts))):
         rows = np.arange(prompts[0] * size, (prompts[-1] + 1) * size)
         groups = rows // size - prompts[0]
-        parts = [
-            slice(k, k + (micro_batch_rows or len(rows))) for k in range(0, len(rows), micro_batch_rows or len(rows))
-        ]
+        count = micro_batch_rows or len(rows)
+        parts = [slice(start, start + count) for start in range(0, len(rows), count)]
         inputs = [Inputs(rows[part], _packed(generation, rows[part], width), groups[part]) for part in parts]
         totals = protocol.step_totals(
             generation.lengths[rows],

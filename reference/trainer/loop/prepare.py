@@ -52,8 +52,8 @@ def adapter_folder(config: Config, wanted: Path | None) -> Path | None:
     """Return the folder of adapters to use: `wanted`, else the run's newest intact checkpoint, else `model.adapter_path`."""
     if wanted is not None:
         return wanted
-    found = folders.newest(Path(config.output.folder) / "checkpoints")[0]
-    return found or (Path(config.model.adapter_path) if config.model.adapter_path else None)
+    newest = folders.newest(Path(config.output.folder) / "checkpoints")[0]
+    return newest or (Path(config.model.adapter_path) if config.model.adapter_path else None)
 
 
 @contextlib.contextmanager
@@ -76,10 +76,10 @@ def trained(config: Config, folder: Path | None) -> Iterator[models.Loaded]:
         lora.detach(loaded.model)
 
 
-def split(config: Config, tokenizer: Any, found: Sequence[rows.Row]) -> order.Split:
+def split(config: Config, tokenizer: Any, records: Sequence[rows.Row]) -> order.Split:
     """Return the training and validation prompts of a configuration's rows."""
     data = config.data
-    every = prompts.make(found, tokenizer, data)
+    every = prompts.make(records, tokenizer, data)
     if data.chosen_column is not None and data.rejected_column is not None:
         every = pairs.fitting(
             every,

@@ -152,10 +152,10 @@ class Run:
     def _evaluate(self, number: int, callbacks: Sequence[sinks.Callback]) -> None:
         if self.validation is None or not _due(number, self.config.loop.evaluate_every_steps):
             return
-        found = evaluate.measured(self.config, self.model, self.validation, self.names, number)
-        self.files["evaluations"].write({"step": number, **found})
+        measures = evaluate.measured(self.config, self.model, self.validation, self.names, number)
+        self.files["evaluations"].write({"step": number, **measures})
         for callback in callbacks:
-            callback.evaluation(number, found)
+            callback.evaluation(number, measures)
 
     def _checkpoint(self) -> None:
         output = self.config.output

@@ -138,10 +138,10 @@ def merged(model: Any, prompts: Sequence[NDArray[np.int32]]) -> Prefilled:
     if loose := unmergeable(model):
         raise NotImplementedError(f"a batch of rows with {', '.join(loose)}, which mlx-lm cannot merge")
     apart = [alone(model, prompt) for prompt in prompts]
-    layers = zip(*(one.cache for one in apart), strict=True)
+    layers = zip(*(prefilled.cache for prefilled in apart), strict=True)
     cache = [type(layer[0]).merge(list(layer)) for layer in layers]
     lengths = np.array([len(prompt) for prompt in prompts], np.int64)
-    return Prefilled(cache, mx.concatenate([one.last for one in apart]), lengths.max() - lengths)
+    return Prefilled(cache, mx.concatenate([prefilled.last for prefilled in apart]), lengths.max() - lengths)
 
 
 def select(layer: Any, positions: mx.array, cut: int = 0) -> None:

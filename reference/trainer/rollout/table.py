@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from reference.trainer import sampling
 
 Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +135,6 @@ def draw_index(pairs: Ints, positions: Ints) -> Ints:  # noqa: ARG001 - the posi
     return pairs
 
 
-def finished(tokens: NDArray[np.int32], eos_ids: Ints, before: Flags) -> Flags:
+def finished(tokens: NDArray[np.int32], eos_ids: Ints, before: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return which rows (R,) have ended after these tokens (R,): before, or with an end token now."""
     return before | np.isin(tokens, eos_ids)
