@@ -6,12 +6,9 @@ r"""REINFORCE++: PPO's clip without a critic, advantages normalised over the bat
 The KL is part of the reward, so no gradient flows through it.
 """
 
-from typing import Literal
-
 from pydantic.dataclasses import dataclass
 
 from reference.trainer.algorithms import grpo, options
-from reference.trainer.algorithms.options import NotNegative
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
@@ -21,8 +18,6 @@ class Settings(options.KlInReward, options.Clipped):
     aggregation: options.Aggregation = "global"
     advantage_scale: options.Scale = "batch"
     advantage_baseline: options.Baseline = "batch"
-    advantage_epsilon: NotNegative = 1e-8
-    advantage_epsilon_mode: Literal["add", "inside", "threshold"] = "inside"
 
 
 class ReinforcePP(grpo.Grpo):

@@ -153,8 +153,9 @@ def _mistakes(look: Look, folder: Path, before: Tables, changes: Iterator[tuple[
     return found
 
 
-SAME = {("dynamic_sampling", "accuracy"), ("bnpo-trl", "aggregation")}
-"""Coincidences of this small run (a model without a right answer; parts with as many tokens): test_algorithms_options.py has both."""
+SAME = {("dynamic_sampling", "accuracy"), ("bnpo-trl", "aggregation"), ("aggregation", "width")}
+"""Coincidences of this small run (a model without a right answer; micro-batches with as many tokens; a longest completion of
+`max_tokens`, so that the width is Dr. GRPO's constant): test_algorithms_options.py has all three."""
 
 
 def _algorithm(name: str, settings: Mapping[str, Any]) -> Tables:
