@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer import checkpointing, double, heads
+from reference.trainer import checkpointing, double, heads, lora
 
 
 class Slots(NamedTuple):
@@ -45,6 +45,10 @@ class Batch:
     prompt_lengths: NDArray[np.int64]
     lengths: NDArray[np.int64]
     width: int
+
+    def mask(self) -> NDArray[np.bool_]:
+        """Return which slots (B, T) hold a completion token."""
+        return np.arange(self.width)[None, :] < self.lengths[:, None]
 
 
 def pack(prompts: Sequence[NDArray[np.int32]], tokens: NDArray[np.int32], lengths: NDArray[np.int64]) -> Batch:
@@ -170,10 +174,10 @@ def scored(
     with heads.differentiable(model):
         states = heads.hidden(model, batch.ids)[rows, slots.source[rows, steps]]  # (N, D)
         if head_rows and calls > 1:
-            found = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
+            scores = _in_pieces(model, states, ids, temperature, entropy=entropy, rows=head_rows)
         else:
-            found = _head_scores(model, states, ids, temperature, entropy=entropy)
-    values, entropies = (in_table(x, slots.mask) for x in found)
+            scores = _head_scores(model, states, ids, temperature, entropy=entropy)
+    values, entropies = (in_table(x, slots.mask) for x in scores)
     return Scores(values, slots.mask, entropies if entropy else None, calls)
 
 
@@ -183,3 +187,18 @@ def of_model(
     """Return completion log-probs (B, T) and the mask (B, T) from `scored`."""
     scores = scored(model, batch, temperature, head_rows=head_rows)
     return scores.values, scores.mask
+
+
+def of_policy(model: Any, batch: Batch, temperature: float, *, head_rows: int | None = None) -> mx.array:
+    """Return the log-probs (B, T) of the current model by a full forward pass, as a constant."""
+    values, _ = of_model(model, batch, temperature, head_rows=head_rows)
+    mx.eval(values)
+    return mx.stop_gradient(values)
+
+
+def of_reference(model: Any, batch: Batch, temperature: float, *, head_rows: int | None = None) -> mx.array:
+    """Return the log-probs (B, T) of the reference policy, the model with its adapters off, as a constant."""
+    with lora.adapters_off(model):
+        values, _ = of_model(model, batch, temperature, head_rows=head_rows)
+        mx.eval(values)
+    return mx.stop_gradient(values)

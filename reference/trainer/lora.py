@@ -9,15 +9,16 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import mlx.core as mx
 import numpy as np
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_unflatten
 
-from reference.trainer.adapters import layers, settings, targets
+from reference.trainer.adapters import layers, settings
 
 
 def adapters(model: Any) -> dict[str, Any]:
-    """Return the adapters on the model by "layer.path"; those outside the blocks by their path from the model."""
-    return targets.adapters(model)
+    """Return the adapters on the model, of any type, by the names of `walk`."""
+    return {name: module for name, module in walk(model).items() if layers.is_adapter(module)}
 
 
 def attach(model: Any, spec: Mapping[str, Any]) -> None:
@@ -33,13 +34,13 @@ def attach(model: Any, spec: Mapping[str, Any]) -> None:
     if adapters(model):
         raise ValueError("the model has adapters already, take them off first (detach)")
     words = np.random.Philox(key=chosen.seed).random_raw
-    found = targets.find(model, chosen)
-    targets.replace(model, {name: layers.wrap(name, layer, chosen, words) for name, layer in found.items()})
+    modules = find(model, chosen)
+    replace(model, {name: layers.wrap(name, layer, chosen, words) for name, layer in modules.items()})
 
 
 def detach(model: Any) -> None:
     """Take every adapter off and restore the base's layers."""
-    targets.replace(model, {name: layers.inner(adapter) for name, adapter in adapters(model).items()})
+    replace(model, {name: layers.inner(adapter) for name, adapter in adapters(model).items()})
 
 
 @contextlib.contextmanager
@@ -63,11 +64,11 @@ def to_switch_off(model: Any) -> dict[str, Any]:
 def adapters_off(model: Any) -> Iterator[None]:
     """Use the base's own layers inside the block, and restore the adapters afterwards."""
     on = to_switch_off(model)
-    targets.replace(model, {name: layers.inner(adapter) for name, adapter in on.items()})
+    replace(model, {name: layers.inner(adapter) for name, adapter in on.items()})
     try:
         yield
     finally:
-        targets.replace(model, on)
+        replace(model, on)
 
 
 def freeze(model: Any) -> None:
@@ -89,10 +90,105 @@ def require_only_adapters(model: Any) -> None:
     Raises:
         ValueError: another parameter would train, or none would.
     """
-    if found := strangers(model):
-        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    if extra := strangers(model):
+        more = f" and {len(extra) - 5} more" if len(extra) > 5 else ""
         raise ValueError(
-            f"only adapters may train, these would too: {', '.join(found[:5])}{more}; freeze the model first"
+            f"only adapters may train, these would too: {', '.join(extra[:5])}{more}; freeze the model first"
         )
     if not tree_flatten(model.trainable_parameters()):
         raise ValueError("nothing would train: the model has no adapters, or they are frozen")
+
+
+def walk(model: Any) -> dict[str, Any]:
+    """Return every module by name: "layer.path" in a block, in the order of the blocks, then the others by their path."""
+    inside = {
+        f"{number}.{name}": module
+        for number, block in enumerate(model.layers)
+        for name, module in sorted(block.named_modules())
+        if name
+    }
+    blocks = {id(module) for block in model.layers for module in block.modules()}
+    outside = {name: module for name, module in sorted(model.named_modules()) if name and id(module) not in blocks}
+    return {**inside, **outside}
+
+
+def replace(model: Any, new: Mapping[str, Any]) -> None:
+    """Replace modules by the names of `walk`."""
+    outside = {name: module for name, module in new.items() if not name.split(".")[0].isdigit()}
+    for number, block in enumerate(model.layers):
+        prefix = f"{number}."
+        inside = [(name[len(prefix) :], module) for name, module in new.items() if name.startswith(prefix)]
+        if inside:
+            block.update_modules(tree_unflatten(inside))
+    if outside:
+        model.update_modules(tree_unflatten(list(outside.items())))
+
+
+def routers(modules: Mapping[str, Any]) -> set[str]:
+    """Return the linear layers directly in a block of experts: they weight or choose the experts."""
+    blocks = {name.rsplit(".", 2)[0] for name, module in modules.items() if isinstance(module, layers.SWITCH)}
+    linear = {name for name, module in modules.items() if isinstance(module, layers.LINEAR)}
+    return {name for name in linear if name.rsplit(".", 1)[0] in blocks}
+
+
+def linear_without(model: Any) -> dict[str, str]:
+    """Return the linear layers for which mlx-lm has no adapter, as targets, with the names of their classes.
+
+    They are the modules of other classes, norms excepted, that hold a matrix `weight` or a stack of matrices `…weight`.
+    """
+    kinds = (*layers.LINEAR, *layers.SWITCH, *layers.EMBEDDING)
+    others = {name: module for name, module in walk(model).items() if not isinstance(module, kinds)}
+    classes = {name: type(x).__name__ for name, x in others.items() if any(_is_matrix(key, x[key]) for key in x)}
+    return {keys({name: None})[0]: kind for name, kind in classes.items() if "Norm" not in kind}
+
+
+def _is_matrix(name: str, x: Any) -> bool:
+    """Return whether a parameter is a matrix or a stack of them; a depthwise convolution has shape (channels, width, 1)."""
+    if not isinstance(x, mx.array) or not name.endswith("weight") or x.ndim < 2:
+        return False
+    return x.shape[-1] > 1 and (name == "weight" or x.ndim > 2)
+
+
+def find(model: Any, chosen: settings.Settings) -> dict[str, Any]:
+    """Return the modules that get an adapter, in the order of `walk`, for a model without adapters.
+
+    Raises:
+        ValueError: a named target matches no module.
+    """
+    modules = walk(model)
+    first = len(model.layers) - chosen.layers if chosen.layers else 0
+    kinds = (*layers.LINEAR, *layers.SWITCH, *layers.EMBEDDING)
+    candidates = {
+        name: module
+        for name, module in modules.items()
+        if isinstance(module, kinds) and not (_in_block(name) and int(name.split(".")[0]) < first)
+    }
+    if chosen.targets:
+        _refuse_unknown(chosen.targets, candidates)
+        wanted = {name for name in candidates if any(_fits(name, target) for target in chosen.targets)}
+    else:
+        wanted = {name for name in candidates if _in_block(name)} - routers(modules)
+    if chosen.routers:
+        wanted |= routers(modules) & set(candidates)
+    if chosen.embeddings:
+        wanted |= {name for name, module in candidates.items() if isinstance(module, layers.EMBEDDING)}
+    return {name: module for name, module in candidates.items() if name in wanted}
+
+
+def keys(names: Mapping[str, Any]) -> list[str]:
+    """Return the distinct targets, mlx-lm's `keys`: paths within a block, or from the model for modules outside."""
+    return sorted({name.split(".", 1)[1] if _in_block(name) else name for name in names})
+
+
+def _in_block(name: str) -> bool:
+    return name.split(".", maxsplit=1)[0].isdigit()
+
+
+def _fits(name: str, target: str) -> bool:
+    return f".{name}".endswith(f".{target}")
+
+
+def _refuse_unknown(targets: tuple[str, ...], candidates: Mapping[str, Any]) -> None:
+    lost = [target for target in targets if not any(_fits(name, target) for name in candidates)]
+    if lost:
+        raise ValueError(f"targets {lost} fit no module, this model has {keys(candidates)}")

@@ -12,7 +12,7 @@ from mlx.utils import tree_flatten
 
 from reference.trainer import heads, lora, rollout
 from reference.trainer import model as models
-from reference.trainer.adapters import layers, targets
+from reference.trainer.adapters import layers
 
 TEXT: Final = "What is 12 + 7? The answer is 19."
 
@@ -67,8 +67,8 @@ def run(spec: Mapping[str, Any], adapter: Mapping[str, Any]) -> Report:
 
 def _look(loaded: models.Loaded) -> Report:
     model = loaded.model
-    found = lora.adapters(model)
-    blocks = Counter(name.split(".", maxsplit=1)[0] for name in found)
+    adapters = lora.adapters(model)
+    blocks = Counter(name.split(".", maxsplit=1)[0] for name in adapters)
     ids = mx.array([loaded.tokenizer.encode(TEXT)])
     logits = model(ids)
     apart = heads.logits(model, heads.hidden(model, ids))
@@ -77,11 +77,11 @@ def _look(loaded: models.Loaded) -> Report:
         model=loaded.path,
         family=str(getattr(model, "model_type", type(model).__name__)),
         layers=len(model.layers),
-        targets=targets.keys(found),
+        targets=lora.keys(adapters),
         modules_per_layer=[blocks[str(number)] for number in range(len(model.layers))],
         outside=sum(count for name, count in blocks.items() if not name.isdigit()),
-        adapter_types=dict(sorted(Counter(type(adapter).__name__ for adapter in found.values()).items())),
-        linear_without_adapter=targets.linear_without(model),
+        adapter_types=dict(sorted(Counter(type(adapter).__name__ for adapter in adapters.values()).items())),
+        linear_without_adapter=lora.linear_without(model),
         total=count(model),
         trainable=sum(x.size for _, x in tree_flatten(model.trainable_parameters())),
         logits_shape=list(logits.shape),

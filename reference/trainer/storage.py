@@ -17,9 +17,9 @@ def number(value: float) -> float | str:
 def plain(value: Any) -> Any:
     """Return a value for JSON: non-finite numbers become strings, mappings and sequences become plain ones."""
     if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     return number(value) if isinstance(value, float) else value
 
 
@@ -45,12 +45,12 @@ def sync(path: Path) -> None:
 def text_at(path: Path, *keys: str) -> str | None:
     """Return the value at these keys of a JSON file as text, None if the file or a key is missing."""
     try:
-        found = json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes())
         for key in keys:
-            found = found[key]
+            value = value[key]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return str(found)
+    return str(value)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -57,12 +57,12 @@ class Recipe:
 
 def problems(recipe: Recipe) -> list[sums.Sum]:
     """Return the recipe's sums, each once, in the order of the stream."""
-    found: dict[str, sums.Sum] = {}
+    unique: dict[str, sums.Sum] = {}
     count = recipe.problems
-    while len(found) < recipe.problems:
+    while len(unique) < recipe.problems:
         count *= 2
-        found = {row["prompt"]: row for row in sums.sums(recipe.data_seed, count, "plain")}
-    return list(found.values())[: recipe.problems]
+        unique = {row["prompt"]: row for row in sums.sums(recipe.data_seed, count, "plain")}
+    return list(unique.values())[: recipe.problems]
 
 
 def build(recipe: Recipe, progress: Callable[[int, float], None] | None = None) -> Path:

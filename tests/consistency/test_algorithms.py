@@ -92,7 +92,7 @@ class TestPolicyLosses:
     def test_the_trainer_has_the_row_s_properties(self, one: Algorithm) -> None:
         """By row or token, the default aggregation, and the name of the class."""
         kind, settings = registry.ALGORITHMS[one.name]
-        file = f"reference/trainer/algorithms/{one.name.replace('-', '_').replace('+', 'p')}.py"
+        file = f"reference/trainer/algorithms/{one.name.replace('++', '_pp').replace('-', '_')}.py"
         aggregation = {"token-mean": "global"}.get(one.aggregation, one.aggregation)  # the trainer's word
         assert (kind.by_row, settings().aggregation) == (one.by_row, aggregation), f"edit {file} or {TABLE}"
 
@@ -123,7 +123,7 @@ class TestGates:
         assert set(registry.ALGORITHMS) == {*ALGORITHMS, *PREFERENCES}, f"edit {TABLE} or reference/trainer"
         files = (ROOT / "reference/trainer").glob("*/*.py")
         named = {
-            name for file in files for name in re.findall(r'^    name = "([\w-]+)"$', file.read_text(), re.MULTILINE)
+            name for file in files for name in re.findall(r'^    name = "([\w+-]+)"$', file.read_text(), re.MULTILINE)
         }
         assert named == {*ALGORITHMS, *PREFERENCES}, f"edit {TABLE}: classes in reference/trainer that it lacks"
 

@@ -16,7 +16,7 @@ import numpy as np
 from gates.subjects.mlx_trainer.rows import grid_of
 from reference.trainer import logprobs
 from reference.trainer.algorithms import entropy as entropies
-from reference.trainer.algorithms import kl, protocol, registry
+from reference.trainer.algorithms import protocol, ratio, registry
 from reference.trainer.algorithms.objective import PolicyGradient
 from reference.trainer.data.prompts import Prompt
 from reference.trainer.engine import micro_batches
@@ -30,6 +30,10 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "dtype": ("float32",),
         "algorithm": ALGORITHMS,
         "rows": ("mask", "holes", "all", "lengths", "flat"),
+        "ratio_level": (None,),
+        "bound": (None,),
+        "aggregation": (None, "row-mean", "row-sum", "token-mean", "micro-batch", "constant", "width"),
+        "lower_bound": (False, True),
     },
     "policy_loss_in_parts": {"dtype": ("float32",), "algorithm": ALGORITHMS},
     **{op: {"algorithm": ALGORITHMS} for op in ("loss_from_logits", "loss_of_completions", "loss_constants")},
@@ -40,11 +44,12 @@ NAMES = {  # the op's words for what a Settings calls otherwise
     "cispo_bound": "bound",
     "sapo_temperature_positive": "temperature_positive",
     "sapo_temperature_negative": "temperature_negative",
+    **{f"vespo_{name}": name for name in ("k_positive", "lambda_positive", "k_negative", "lambda_negative")},
 }
 SETTINGS = (*NAMES, "epsilon_low", "epsilon_high", "delta", "beta", "kl_ratio", "kl_estimator")
 
 
-def algorithm(name: str, constants: Mapping[str, Any]) -> protocol.Algorithm:
+def algorithm(name: str, constants: Mapping[str, Any], aggregation: str | None = None) -> protocol.Algorithm:
     """The trainer's algorithm with the op's constants; None means that it has no such constant.
 
     Raises:
@@ -55,10 +60,12 @@ def algorithm(name: str, constants: Mapping[str, Any]) -> protocol.Algorithm:
         raise NotImplementedError(f"algorithm {name!r}; this trainer has {', '.join(ALGORITHMS)}")
     if strangers := sorted(set(constants) - set(SETTINGS)):
         raise TypeError(f"unknown keywords {strangers}")
-    if name == "rloo" and constants.get("beta"):
-        raise ValueError(f"beta is {constants['beta']}, must be 0: the KL of 'rloo' is in its reward")
+    if constants.get("beta") and registry.settings_of(name)().kl_in_reward:
+        raise ValueError(f"beta is {constants['beta']}, must be 0: the KL of {name!r} is in its reward")
     unread = {"kl_ratio", "kl_estimator"} if not constants.get("beta") else set()
     given = {NAMES.get(key, key): x for key, x in constants.items() if x is not None and key not in unread}
+    if aggregation not in {None, "token-mean"}:  # a mean over tokens is named by its denominator
+        given["aggregation"] = aggregation
     return registry.create(name, given)
 
 
@@ -88,7 +95,7 @@ def _split(  # noqa: PLR0913  the op's keywords
     tokens_in_step: float | None = None,
     **constants: Any,
 ) -> dict[str, Any]:
-    objective = algorithm(constants.pop("algorithm"), constants)
+    objective = algorithm(constants.pop("algorithm"), constants, constants.pop("aggregation", None))
     grid = grid_of(np.shape(policy), mask, lengths)
     rows = len(grid.mask)
     by_token = {"policy": policy, "old": old, "reference": reference}
@@ -105,6 +112,7 @@ def _split(  # noqa: PLR0913  the op's keywords
         micro_batches=len(sizes or (rows,)),
         max_length=max_length or grid.mask.shape[1],
         window_tokens=tokens_in_step,
+        width=grid.mask.shape[1],
     )
     ends = np.cumsum(sizes or (rows,))
     if ends[-1] != rows:
@@ -144,7 +152,7 @@ def rewarded_loss(
     arrays = {name: grid.wide(name, x) for name, x in (("policy", policy), ("old", old), ("reference", reference))}
     lengths, groups = grid.mask.sum(axis=1), np.arange(len(grid.mask)) // group_size
     scores = np.asarray(rewards, np.float64)[:, None]
-    penalty = kl.in_reward(mx.array(arrays["old"]), mx.array(arrays["reference"]), mx.array(grid.mask))
+    penalty = ratio.kl_in_reward(arrays["old"], arrays["reference"], grid.mask)
     advantages = objective.advantages(protocol.Rewards(scores, np.ones(1), group_size, lengths), old_kl=penalty)
     whole = protocol.step_totals(lengths, groups, micro_batches=1, max_length=grid.mask.shape[1])
     value, gradient = part_loss(objective, {**arrays, "advantages": advantages}, grid.mask, groups, whole)

@@ -13,8 +13,8 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from reference.trainer import audit
-from reference.trainer.adapters import dropout, layers, targets
+from reference.trainer import audit, lora
+from reference.trainer.adapters import dropout, layers
 from reference.trainer.adapters.settings import Settings
 from reference.trainer.config import algorithm, read
 from reference.trainer.engine import micro_batches
@@ -54,7 +54,7 @@ def train_run(*, model: Spec, tables: Spec, folder: str, resume: bool, kill_at_s
         "digest": summary.adapter_digest,
         "metrics": metrics,
         "steps": summary.steps,
-        "targets": targets.keys(dict.fromkeys(adapted)),
+        "targets": lora.keys(dict.fromkeys(adapted)),
     }
 
 
@@ -64,7 +64,7 @@ def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:
         config = _config(model, tables, folder)
         run = loop_run.Run(config, algorithm.create(config), resume=False)
         try:
-            made = run.engine.generate(lambda start, count: list(range(start, start + count)), 0)
+            made = run.engine.generate(range(len(run.source.prompts)), 0)
             steps = micro_batches.cut(made, 1, 5, config.rollout.max_tokens)
         finally:
             run.close()
@@ -88,7 +88,7 @@ def step_logprobs(*, model: Spec, tables: Spec) -> dict[str, Any]:
         config = _config(model, tables, folder)
         run = loop_run.Run(config, algorithm.create(config), resume=False)
         try:
-            made = run.engine.generate(lambda start, count: list(range(start, start + count)), 0)
+            made = run.engine.generate(range(len(run.source.prompts)), 0)
             learned = run.engine.learn(made, 1, config.optimizer.learning_rate)
         finally:
             run.close()

@@ -19,8 +19,8 @@ from gates.subjects.mlx_trainer import rollout as reference_rollout
 from reference.trainer import checkpointing as checkpoints
 from reference.trainer import double, logprobs, lora
 from reference.trainer import model as models
-from reference.trainer.algorithms import grpo, ratio
-from reference.trainer.engine import passes
+from reference.trainer.algorithms import grpo, protocol, ratio
+from reference.trainer.engine import step as engine
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
@@ -117,9 +117,9 @@ def train_step(  # noqa: PLR0913  the op's keywords
     With `checkpointing` the blocks' activations are computed again in the backward pass; `peak_bytes` is the step's peak of memory.
     """
     batch = reference_rollout.batch(prompt_tokens, tokens, lengths)
-    advantages = passes.group_advantages(rewards, group_size)
-    settings = grpo.Settings(epsilon_low=epsilon_low, epsilon_high=epsilon_high, beta=beta)
-    algorithm = grpo.Grpo(settings)
+    algorithm = grpo.Grpo(grpo.Settings(epsilon_low=epsilon_low, epsilon_high=epsilon_high, beta=beta))
+    scores = np.asarray(rewards, np.float64)[:, None]
+    advantages = algorithm.advantages(protocol.Rewards(scores, np.ones(1), group_size, batch.lengths))
     with _policy(model, adapter) as policy:
         base_before = models.digest(models.base_parameters(policy))
         before = dict(tree_flatten(policy.parameters()))
@@ -129,7 +129,7 @@ def train_step(  # noqa: PLR0913  the op's keywords
         mx.reset_peak_memory()
         start = mx.get_active_memory()
         with checkpoints.per_layer(policy) if checkpointing else nullcontext():
-            report = passes.step(policy, optimizer, batch, advantages, temperature, algorithm)
+            report = _update(policy, optimizer, batch, advantages, temperature, algorithm)
         peak = mx.get_peak_memory() - start
         after = dict(tree_flatten(policy.parameters()))
         trainable = sorted(name for name, _ in tree_flatten(policy.trainable_parameters()))
@@ -138,18 +138,50 @@ def train_step(  # noqa: PLR0913  the op's keywords
         models.forget()  # a step that moved the base must not reach the next call
     changes = [float(mx.abs(after[name] - before[name]).max()) for name in after if name.endswith(("lora_a", "lora_b"))]
     return {
-        "loss": report.loss,
+        **report,
         "advantages": advantages,
         "trainable": trainable,
         "changed": sorted(name for name, x in after.items() if models.bits(x) != old_bits[name]),
         "base_before": base_before,
         "base_after": base_after,
         "adapter_change": max(changes, default=0.0),
-        "gradient_norm": report.gradient_norm,
         "peak_bytes": float(peak),
-        "ratio_mean": report.ratio_mean,
-        "kl_mean": report.kl_mean,
     }
+
+
+def _update(
+    model: Any,
+    optimizer: optimizers.Optimizer,
+    batch: logprobs.Batch,
+    advantages: Array,
+    temperature: float,
+    algorithm: protocol.Algorithm,
+) -> dict[str, float]:
+    """Update the adapters once on one micro-batch; the numbers are of the policy before the update, means over tokens."""
+    lora.freeze(model)
+    old = logprobs.of_policy(model, batch, temperature)
+    reference = logprobs.of_reference(model, batch, temperature)
+    groups = np.arange(len(batch.lengths))
+    totals = protocol.step_totals(batch.lengths, groups, micro_batches=1, max_length=batch.width)
+
+    def loss() -> mx.array:
+        policy, mask = logprobs.of_model(model, batch, temperature)
+        base = reference if algorithm.needs_reference else None
+        return algorithm.loss(protocol.MicroBatch(policy, mask, mx.array(advantages), groups, old, base), totals).value
+
+    policy, mask = logprobs.of_model(model, batch, temperature)
+    tokens = max(int(mask.sum()), 1)
+    ratios = double.exp(*ratio.token(policy, old))
+    value, gradient = engine.loss_and_grad(model, loss)
+    numbers = {
+        "loss": float(value),
+        "gradient_norm": engine.global_norm(gradient),
+        "ratio_mean": float(ratio.select(mask, ratios).sum()) / tokens,
+        "kl_mean": float(ratio.select(mask, ratio.token_kl(policy, reference)).sum()) / tokens,
+    }
+    optimizer.update(model, gradient)
+    mx.eval(model.parameters(), optimizer.state)
+    return numbers
 
 
 def model_hash(*, model: Spec) -> dict[str, Any]:

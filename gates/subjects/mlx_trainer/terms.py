@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.subjects.mlx_trainer.rows import grid_of
 from reference.trainer import double
-from reference.trainer.algorithms import advantages, corrections, dapo, kl, options, protocol, ratio, registry
+from reference.trainer.algorithms import advantages, corrections, dapo, options, protocol, ratio, registry
 from reference.trainer.metrics import ratios
 
 Array = np.ndarray[Any, Any]
@@ -82,8 +82,8 @@ def token_kl(
     )
     before = None if old is None else ratio.select(marks, mx.array(grid.wide("old", old)))
     counts = marks.sum(axis=1, keepdims=True).astype(mx.float32)
-    values = kl.weighted(
-        kl.token_kl(left, right, estimator),
+    values = ratio.weighted_kl(
+        ratio.token_kl(left, right, estimator),
         left,
         right,
         ratio.token(left, before),

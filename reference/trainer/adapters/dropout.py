@@ -40,12 +40,12 @@ class Dropout(nn.Module):
 @contextlib.contextmanager
 def drawn(model: Any, *numbers: int) -> Iterator[None]:
     """Drop inputs of the model's adapters inside the block, with masks that are a function of these numbers, all >= 0."""
-    found = sorted((name, module) for name, module in model.named_modules() if isinstance(module, Dropout))
-    words = np.random.SeedSequence(numbers).generate_state(len(found), np.uint64)
+    modules = sorted((name, module) for name, module in model.named_modules() if isinstance(module, Dropout))
+    words = np.random.SeedSequence(numbers).generate_state(len(modules), np.uint64)
     try:
-        for (_, module), word in zip(found, words.tolist(), strict=True):
+        for (_, module), word in zip(modules, words.tolist(), strict=True):
             module.use(mx.random.key(word))
         yield
     finally:
-        for _, module in found:
+        for _, module in modules:
             module.use(None)

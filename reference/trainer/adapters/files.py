@@ -15,7 +15,7 @@ from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
 from mlx_lm.tuner.utils import load_adapters
 
 from reference.trainer import lora, storage
-from reference.trainer.adapters import layers, targets
+from reference.trainer.adapters import layers
 
 WEIGHTS: Final = "adapters.safetensors"
 CONFIG: Final = "adapter_config.json"
@@ -37,25 +37,25 @@ def configuration(model: Any, base: str = "") -> dict[str, Any]:
     Raises:
         ValueError: there are no adapters, or mlx-lm's layout cannot describe them.
     """
-    found = lora.adapters(model)
-    if not found:
+    adapters = lora.adapters(model)
+    if not adapters:
         raise ValueError("the model has no adapters to save, attach them first")
-    kinds = {"dora" if isinstance(adapter, DoRALinear | DoRAEmbedding) else "lora" for adapter in found.values()}
-    ranks = {_rank(adapter) for adapter in found.values()}
-    scales = {float(adapter.scale) for adapter in found.values()}
+    kinds = {"dora" if isinstance(adapter, DoRALinear | DoRAEmbedding) else "lora" for adapter in adapters.values()}
+    ranks = {_rank(adapter) for adapter in adapters.values()}
+    scales = {float(adapter.scale) for adapter in adapters.values()}
     if len(kinds) > 1 or len(ranks) > 1 or len(scales) > 1:
         raise ValueError(
             f"mlx-lm's layout has one kind, rank and scale for all adapters, found {sorted(kinds)}, {sorted(ranks)}, {sorted(scales)}"
         )
-    blocks = {int(head) for head in (name.split(".", maxsplit=1)[0] for name in found) if head.isdigit()}
+    blocks = {int(head) for head in (name.split(".", maxsplit=1)[0] for name in adapters) if head.isdigit()}
     rank, scale = ranks.pop(), scales.pop()
-    dropped = max(float(getattr(adapter.dropout, "p", 0.0)) for adapter in found.values())
+    dropped = max(float(getattr(adapter.dropout, "p", 0.0)) for adapter in adapters.values())
     return {
         "fine_tune_type": kinds.pop(),
         "model": base,
         # mlx-lm counts from the last block, and 0 means all; without an adapted block no key names a module in a block
         "num_layers": len(model.layers) - min(blocks, default=0),
-        "lora_parameters": {"rank": rank, "scale": scale, "dropout": dropped, "keys": targets.keys(found)},
+        "lora_parameters": {"rank": rank, "scale": scale, "dropout": dropped, "keys": lora.keys(adapters)},
     }
 
 

@@ -60,9 +60,9 @@ def complete(spec: Mapping[str, Any]) -> Settings:
     unknown = sorted(set(spec) - known)
     if unknown:
         raise ValueError(f"unknown keys {unknown} in the adapter spec, known are {sorted(known)}")
-    given = dict(spec)
-    if isinstance(given.get("targets"), str):
-        raise TypeError(f"targets is {given['targets']!r}, must be a list of names")
+    values = dict(spec)
+    if isinstance(values.get("targets"), str):
+        raise TypeError(f"targets is {values['targets']!r}, must be a list of names")
     plain = {
         "kind": str,
         "rank": int,
@@ -74,4 +74,4 @@ def complete(spec: Mapping[str, Any]) -> Settings:
         "layers": int,
         "targets": tuple,
     }
-    return Settings(**{key: plain.get(key, bool)(value) for key, value in given.items()})
+    return Settings(**{key: plain.get(key, bool)(value) for key, value in values.items()})

@@ -1,8 +1,9 @@
 """Advantages of completions from their rewards, computed by rlkernels.
 
 GRPO: (R - mean) / (std + epsilon) of the group (arXiv 2402.03300, section 4.1.2). Dr. GRPO: R - mean (arXiv 2503.20783). RLOO:
-R minus the mean of the other completions (arXiv 2402.14740). GDPO: each reward function is normalised in its group, and their
-weighted sum over the batch (arXiv 2601.05242). A NaN reward means "not scored"; a group whose scored rewards are all equal gives 0.
+R minus the mean of the other completions (arXiv 2402.14740). REINFORCE++: R minus the mean of the batch, over the deviation of the
+batch (arXiv 2501.03262). GDPO: each reward function is normalised in its group, and their weighted sum over the batch (arXiv
+2601.05242). A NaN reward means "not scored"; a group whose scored rewards are all equal gives 0.
 """
 
 import numpy as np
@@ -38,20 +39,23 @@ def penalised(
     if not settings.kl_in_reward or settings.beta == 0:
         return totals
     if old_kl is None:
-        raise ValueError(f"kl_in_reward with beta {settings.beta} needs old_kl, found None; give kl.in_reward(...)")
+        raise ValueError(
+            f"kl_in_reward with beta {settings.beta} needs old_kl, found None; give ratio.kl_in_reward(...)"
+        )
     return totals - settings.beta * np.asarray(old_kl, np.float64)
 
 
 def grouped(totals: NDArray[np.float64], group_size: int, settings: Settings) -> NDArray[np.float32]:
     """Return the advantages of one reward (R,) with the scale, deviation and baseline of the settings."""
+    baseline = settings.advantage_baseline
     values = rlkernels.group_advantages(
         np.ascontiguousarray(totals, np.float64),
-        group_size,
+        len(totals) if baseline == "batch" else group_size,  # with the batch as one group its mean is the baseline
         scale=settings.advantage_scale,
         ddof=settings.advantage_ddof,
         eps=settings.advantage_epsilon,
         eps_mode=settings.advantage_epsilon_mode,
-        baseline=settings.advantage_baseline,
+        baseline="mean" if baseline == "batch" else baseline,
     )
     return np.asarray(values).astype(np.float32)
 
@@ -68,7 +72,7 @@ def normalised_then_summed(
 
     `group` and `batch` are (ddof, epsilon) of the two normalisations; epsilon is added to the deviation.
     """
-    found = rlkernels.normalise_then_sum(
+    advantages = rlkernels.normalise_then_sum(
         np.ascontiguousarray(values, np.float64),
         np.ascontiguousarray(weights, np.float64),
         group_size,
@@ -77,4 +81,4 @@ def normalised_then_summed(
         batch_ddof=batch[0],
         batch_eps=batch[1],
     )
-    return np.asarray(found).astype(np.float32)
+    return np.asarray(advantages).astype(np.float32)

@@ -9,14 +9,13 @@ Source: TRL's GRPOTrainer, `loss_type="bnpo"`.
 from pydantic.dataclasses import dataclass
 
 from reference.trainer.algorithms import grpo, options
-from reference.trainer.algorithms.aggregation import Aggregation
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Clipped):
     """GRPO's settings, averaged by micro-batch."""
 
-    aggregation: Aggregation = "micro-batch"
+    aggregation: options.Aggregation = "micro-batch"
 
 
 class BnpoTrl(grpo.Grpo):

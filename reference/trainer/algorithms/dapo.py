@@ -15,7 +15,6 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from reference.trainer.algorithms import advantages, grpo, options
-from reference.trainer.algorithms.aggregation import Aggregation
 from reference.trainer.algorithms.options import NotNegative
 from reference.trainer.algorithms.protocol import Rewards
 
@@ -34,7 +33,7 @@ class Settings(options.Clipped):
         overlong_weight: the factor of the penalty in the reward.
     """
 
-    aggregation: Aggregation = "global"
+    aggregation: options.Aggregation = "global"
     epsilon_high: NotNegative = 0.28
     dynamic_sampling: Literal["accuracy", "total", "off"] | None = "total"
     overlong_limit: Tokens | None = None

@@ -6,20 +6,17 @@ L_max is the configured longest completion, never the longest of the batch. Divi
 by the deviation favours questions that are too easy or too hard.
 """
 
-from typing import Literal
-
 from pydantic.dataclasses import dataclass
 
 from reference.trainer.algorithms import grpo, options
-from reference.trainer.algorithms.aggregation import Aggregation
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(options.Clipped):
     """GRPO's settings, with a constant denominator and advantages that are not divided."""
 
-    aggregation: Aggregation = "constant"
-    advantage_scale: Literal["group", "batch", "none"] = "none"
+    aggregation: options.Aggregation = "constant"
+    advantage_scale: options.Scale = "none"
 
 
 class DrGrpo(grpo.Grpo):

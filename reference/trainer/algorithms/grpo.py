@@ -8,7 +8,7 @@ policy (eq. 4). delta is the upper bound for negative advantages of INTELLECT-2 
 
 import mlx.core as mx
 
-from reference.trainer.algorithms import clip, objective, options
+from reference.trainer.algorithms import objective, options, ratio
 
 Settings = options.Clipped
 
@@ -22,4 +22,4 @@ class Grpo(objective.PolicyGradient):
     def surrogate(self, tokens: objective.Tokens) -> mx.array:
         """Return the clipped loss of each token (B, T)."""
         s = self.settings
-        return clip.clipped(tokens.log_ratio, tokens.weighted_advantages, s.epsilon_low, s.epsilon_high, s.delta)
+        return ratio.clipped(tokens.log_ratio, tokens.weighted_advantages, s.epsilon_low, s.epsilon_high, s.delta)

@@ -9,7 +9,7 @@ averaged over the completion's tokens.
 import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
-from reference.trainer.algorithms import clip, objective, options, ratio
+from reference.trainer.algorithms import objective, options, ratio
 from reference.trainer.algorithms.options import NotNegative
 
 
@@ -33,4 +33,4 @@ class Gspo(objective.PolicyGradient):
         """Return the clipped loss of each row (B, 1)."""
         s = self.settings
         log_ratio = ratio.sequence_mean(tokens.log_ratio, tokens.counts)
-        return clip.clipped(log_ratio, tokens.weighted_advantages, s.epsilon_low, s.epsilon_high, s.delta)
+        return ratio.clipped(log_ratio, tokens.weighted_advantages, s.epsilon_low, s.epsilon_high, s.delta)

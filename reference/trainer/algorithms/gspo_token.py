@@ -8,7 +8,7 @@ tokens of a completion, value and gradient equal GSPO's.
 
 import mlx.core as mx
 
-from reference.trainer.algorithms import clip, gspo, objective, ratio
+from reference.trainer.algorithms import gspo, objective, ratio
 from reference.trainer.double import Double
 
 Settings = gspo.Settings
@@ -27,4 +27,4 @@ class GspoToken(objective.PolicyGradient):
         mean = ratio.sequence_mean(tokens.log_ratio, tokens.counts)
         own = tokens.policy - mx.stop_gradient(tokens.policy)  # 0, with a gradient
         log_ratio = Double(mx.stop_gradient(mean.high) + own, mx.broadcast_to(mean.low, own.shape))
-        return clip.clipped(log_ratio, tokens.weighted_advantages, s.epsilon_low, s.epsilon_high, s.delta)
+        return ratio.clipped(log_ratio, tokens.weighted_advantages, s.epsilon_low, s.epsilon_high, s.delta)

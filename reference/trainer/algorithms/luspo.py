@@ -9,14 +9,13 @@ completion's tokens.
 from pydantic.dataclasses import dataclass
 
 from reference.trainer.algorithms import gspo, options
-from reference.trainer.algorithms.aggregation import Aggregation
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
 class Settings(gspo.Settings):
     """GSPO's settings, summed over the tokens of a row."""
 
-    aggregation: Aggregation = "row-sum"
+    aggregation: options.Aggregation = "row-sum"
 
 
 class Luspo(gspo.Gspo):

@@ -2,21 +2,36 @@
 
     loss = sum_i a_i [ sum_t l_t(log-ratio, A w m') + beta sum_t KL_t ] - c sum_t H_t m'_t / sum m'
 
-a_i is the weight of a token of row i (`aggregation`). A w m' is the weighted advantage: the advantage times the off-policy weight,
-and 0 for tokens that the top-entropy mask m' leaves out. Masked slots are selected away, never multiplied by 0.
+a_i is the weight of a token of row i, by name of the aggregation:
+
+| name | weight of a token of row i | source |
+|---|---|---|
+| row-mean | 1 / (B n_i) | GRPO, arXiv 2402.03300, eq. 3 |
+| row-sum | 1 / B | LUSPO, arXiv 2602.05261 |
+| constant | 1 / (B L_max) | Dr. GRPO, arXiv 2503.20783, section 3.2 |
+| global | 1 / (tokens of the step) | DAPO as verl computes it |
+| group | 1 / (P tokens of the row's group) | DAPO, arXiv 2503.14476, eq. 8 |
+| trl | 1 / (tokens of the generation batch times the step's share of it) | TRL's loss_type "dapo" |
+| width | 1 / (B T), T the step's padded width | Dr. GRPO with the batch's own width in place of L_max |
+| micro-batch | 1 / (micro-batches · tokens of the row's micro-batch) | TRL's loss_type "bnpo" |
+
+All but the last divide by counts of the whole step, so that its micro-batches add up to it. A row without tokens adds 0 and is
+counted in B.
+
+A w m' is the weighted advantage: the advantage times the off-policy weight, and 0 for tokens that the top-entropy mask m' leaves
+out. Masked slots are selected away, never multiplied by 0.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.trainer import double
-from reference.trainer.algorithms import advantages, aggregation, corrections, entropy, kl, ratio
+from reference.trainer.algorithms import advantages, corrections, entropy, ratio
 from reference.trainer.algorithms.options import Clipped, Settings
-from reference.trainer.algorithms.protocol import Loss, MicroBatch, Rewards, StepTotals
+from reference.trainer.algorithms.protocol import Algorithm, Loss, MicroBatch, Rewards, StepTotals
 from reference.trainer.double import Double
 
 
@@ -37,52 +52,35 @@ class Tokens:
     weighted_advantages: mx.array
 
 
-class PolicyGradient:
-    """An `Algorithm` whose loss is a surrogate of the ratio, defined by a subclass."""
+class PolicyGradient(Algorithm):
+    """An algorithm whose loss is a surrogate of the ratio, defined by a subclass."""
 
-    name = ""
     by_row = False
     """Whether a row has one ratio, one advantage and one off-policy weight; its loss is then counted once per token."""
 
-    clip_level: Literal["token", "seq_mean"] = "token"
-    """Which ratio the clip acts on, for the metrics: each token's, or the mean over its completion."""
-
     def __init__(self, settings: Settings) -> None:
         """Keep the settings; refuse off-policy weights per token where a row has one ratio."""
-        self.settings = settings
         if self.by_row and settings.correction is not None and settings.correction_level == "token":
             raise ValueError(
                 f"correction_level is 'token', must be 'seq_sum' for {self.name!r}: its rows have one ratio"
             )
+        self.settings = settings
+        self.needs_reference = settings.beta > 0
+        self.needs_entropy = settings.entropy_share < 1 or settings.entropy_bonus > 0
+        self.needs_sampling = settings.correction is not None
+        self.kl_in_reward = settings.kl_in_reward and settings.beta > 0
+        self.entropy_share = settings.entropy_share
+        self.masks_truncated = settings.mask_truncated_completions
 
     @property
-    def clip_widths(self) -> tuple[float, float] | None:
-        """How far below and above 1 a ratio may be before it is clipped, for the metrics; None if nothing is clipped."""
+    def clip_widths(self) -> tuple[float, float]:
+        """The widths of the clip, if the algorithm has one."""
         s = self.settings
-        return (s.epsilon_low, s.epsilon_high) if isinstance(s, Clipped) else None
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether `MicroBatch.reference` is read: there is a KL, in the loss or in the reward."""
-        return self.settings.beta > 0
-
-    @property
-    def needs_entropy(self) -> bool:
-        """Whether `MicroBatch.entropy` is read."""
-        return self.settings.entropy_share < 1 or self.settings.entropy_bonus > 0
-
-    @property
-    def needs_sampling(self) -> bool:
-        """Whether `MicroBatch.sampling` is read."""
-        return self.settings.correction is not None
+        return (s.epsilon_low, s.epsilon_high) if isinstance(s, Clipped) else super().clip_widths
 
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
         """Return the advantages (R,) that the settings define."""
         return advantages.of_rewards(rewards, self.settings, old_kl=old_kl)
-
-    def keep(self, rewards: Rewards) -> NDArray[np.bool_]:
-        """Train on every group (P,)."""
-        return np.ones(len(rewards.values) // rewards.group_size, np.bool_)
 
     def surrogate(self, tokens: Tokens) -> mx.array:
         """Return the loss of each token (B, T), or of each row (B, 1), to be minimised."""
@@ -103,7 +101,7 @@ class PolicyGradient:
         weighted = (
             weighted_by_row(self, batch, chosen, counts) if self.by_row else weighted_by_token(self, batch, chosen)
         )
-        weight = aggregation.row_weights(self.settings.aggregation, batch, totals, counts)
+        weight = row_weights(self.settings.aggregation, batch, totals, counts)
         losses = self.surrogate(Tokens(policy, log_ratio, counts, weighted))
         value = double.total((weight * counts if self.by_row else weight) * losses)
         penalty = kl_penalty(self.settings, batch, policy, log_ratio, counts, weight)
@@ -111,6 +109,44 @@ class PolicyGradient:
         if top is not None and self.settings.entropy_bonus > 0:
             bonus = -self.settings.entropy_bonus * entropy.bonus(batch, chosen, top.tokens)
         return Loss(value + penalty + bonus, value, penalty, bonus)
+
+
+def row_weights(aggregation: str, batch: MicroBatch, totals: StepTotals, counts: mx.array) -> mx.array:
+    """Return the weight of a token of each row (B, 1), float32; `counts` (B, 1) are the rows' tokens.
+
+    Raises:
+        ValueError: `totals` lacks a count that the aggregation divides by.
+    """
+    divisor = _divisor(aggregation, batch, totals, counts)
+    return mx.where(counts > 0, 1.0 / mx.maximum(divisor, 1e-30), 0.0)
+
+
+def _divisor(aggregation: str, batch: MicroBatch, totals: StepTotals, counts: mx.array) -> mx.array:
+    if aggregation == "row-mean":
+        return totals.rows * counts
+    if aggregation == "group":
+        tokens = len(totals.group_tokens) * np.asarray(totals.group_tokens, np.float64)[batch.groups]
+        return mx.array(tokens.astype(np.float32))[:, None]
+    if aggregation == "micro-batch":
+        return totals.micro_batches * mx.broadcast_to(counts.sum(), counts.shape)
+    if aggregation == "trl" and totals.window_tokens is None:
+        raise ValueError(
+            "aggregation is 'trl' and StepTotals.window_tokens is None, must be the tokens of the generation batch times "
+            "the step's share of it; or choose 'global'"
+        )
+    if aggregation == "width" and totals.width is None:
+        raise ValueError(
+            "aggregation is 'width' and StepTotals.width is None, must be the token slots of the step's widest micro-batch; "
+            "or choose 'constant'"
+        )
+    constant = {
+        "row-sum": totals.rows,
+        "constant": totals.rows * totals.max_length,
+        "width": totals.rows * (totals.width or 0),
+        "global": totals.tokens,
+        "trl": totals.window_tokens or 0,
+    }[aggregation]
+    return mx.full(counts.shape, float(constant))
 
 
 def kl_penalty(
@@ -122,8 +158,8 @@ def kl_penalty(
     if batch.reference is None:
         raise ValueError(f"beta is {settings.beta} and reference is None, must be given when beta > 0")
     reference = ratio.select(batch.mask, batch.reference)
-    values = kl.weighted(
-        kl.token_kl(policy, reference, settings.kl_estimator),
+    values = ratio.weighted_kl(
+        ratio.token_kl(policy, reference, settings.kl_estimator),
         policy,
         reference,
         log_ratio,
@@ -179,7 +215,7 @@ def _one_each(values: mx.array, batch: MicroBatch, name: str) -> mx.array:
     return _column(values, batch.mask.shape[0], name, ": this algorithm has one ratio for a whole row")
 
 
-def _column(values: mx.array, rows: int, name: str, other: str) -> mx.array:
+def _column(values: mx.array, rows: int, name: str, alternative: str) -> mx.array:
     if values.shape not in {(rows,), (rows, 1)}:
-        raise ValueError(f"`{name}` has shape {values.shape}, must be {(rows,)}{other}")
+        raise ValueError(f"`{name}` has shape {values.shape}, must be {(rows,)}{alternative}")
     return values.reshape(rows, 1)

@@ -4,14 +4,14 @@ The engine (rollout, log-probs, loop) holds an `Algorithm` and never imports a c
 split into micro-batches. An algorithm divides by the counts of the whole step (`StepTotals`), so that the losses of the
 micro-batches add up to the step's loss, and their gradients to its gradient.
 
-A preference algorithm uses the same protocol. Rows 2k and 2k + 1 are a pair, and each pair is a group of its own. The sign of the
+A preference algorithm has the same interface. Rows 2k and 2k + 1 are a pair, and each pair is a group of its own. The sign of the
 advantage marks the chosen (+1) and the rejected (-1) completion; 0 in both means that the pair has no preference. Online DPO
 computes these signs from rewards in `advantages`; offline pairs (DPO) come chosen first (`preference.margins.offline`). A pair is
 never split between micro-batches. Best-of-N gives the winner of a group 1 and the others 0.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal
 
 import mlx.core as mx
 import numpy as np
@@ -54,6 +54,7 @@ class StepTotals:
         micro_batches: how many micro-batches the step has.
         max_length: the configured longest completion.
         window_tokens: the tokens of the generation batch times this step's share of it; only aggregation "trl" reads it.
+        width: T, the token slots of the step's widest micro-batch; only aggregation "width" reads it.
         entropy_threshold: in nats, from `entropy.threshold`; needed for a top-entropy mask if there are several micro-batches.
         entropy_tokens: how many tokens of the step reach that threshold; needed in the same case.
     """
@@ -64,16 +65,23 @@ class StepTotals:
     micro_batches: int
     max_length: int
     window_tokens: float | None = None
+    width: int | None = None
     entropy_threshold: float | None = None
     entropy_tokens: int | None = None
 
 
 def step_totals(
-    lengths: NDArray[np.int64], groups: NDArray[np.int64], *, micro_batches: int, max_length: int
+    lengths: NDArray[np.int64],
+    groups: NDArray[np.int64],
+    *,
+    micro_batches: int,
+    max_length: int,
+    window_tokens: float | None = None,
+    width: int | None = None,
 ) -> StepTotals:
     """Count a step whose rows have `lengths` (B,) scored tokens and belong to `groups` (B,), numbered from 0."""
     group_tokens = np.bincount(groups, weights=lengths).astype(np.int64)
-    return StepTotals(len(lengths), int(np.sum(lengths)), group_tokens, micro_batches, max_length)
+    return StepTotals(len(lengths), int(np.sum(lengths)), group_tokens, micro_batches, max_length, window_tokens, width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,34 +121,46 @@ class Loss:
     entropy: mx.array
 
 
-class Algorithm(Protocol):
-    """One objective; the `needs_*` properties are read before anything is computed, so that no pass runs in vain."""
+class Algorithm:
+    """One objective, and what the engine must compute for it; a subclass changes what differs.
+
+    Attributes:
+        name: the name in the registry.
+        settings: a dataclass of the algorithm's own.
+        needs_reference: log-probs of the reference policy are read, by the loss or for the KL in the reward.
+        needs_entropy: `MicroBatch.entropy` is read.
+        needs_sampling: `MicroBatch.sampling` is read.
+        kl_in_reward: `advantages` takes the summed KL of each completion, which the engine computes before the first update.
+        entropy_share: the share of a step's tokens, those of highest entropy, that train the policy; 1 means all.
+        masks_truncated: completions without an end token are left out of the loss.
+        pairs: advantages are preferences within pairs of rows.
+        clip_level: which ratio the metrics compare with the clip: each token's, or the mean over its completion.
+    """
+
+    name: str = ""
+    settings: Any = None
+    needs_reference: bool = False
+    needs_entropy: bool = False
+    needs_sampling: bool = False
+    kl_in_reward: bool = False
+    entropy_share: float = 1.0
+    masks_truncated: bool = False
+    pairs: bool = False
+    clip_level: Literal["token", "seq_mean"] = "token"
 
     @property
-    def name(self) -> str:
-        """The algorithm's name in the registry."""
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether log-probs of the reference policy are needed, for the loss or for `old_kl`."""
-
-    @property
-    def needs_entropy(self) -> bool:
-        """Whether `MicroBatch.entropy` is needed."""
-
-    @property
-    def needs_sampling(self) -> bool:
-        """Whether `MicroBatch.sampling` is needed."""
+    def clip_widths(self) -> tuple[float, float]:
+        """How far below and above 1 the metrics count a ratio as clipped; 0.2 where nothing is clipped."""
+        return 0.2, 0.2
 
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
-        """Return the advantages (R,).
-
-        `old_kl` (R,) is the summed KL of each completion (`kl.in_reward`); the engine passes it if the settings say `kl_in_reward`
-        and there is a reference, otherwise None.
-        """
+        """Return the advantages (R,); `old_kl` (R,) is the summed KL of each completion if `kl_in_reward`, otherwise None."""
+        raise NotImplementedError
 
     def keep(self, rewards: Rewards) -> NDArray[np.bool_]:
-        """Return which groups (P,) are trained on; all of them unless the algorithm filters."""
+        """Return which groups (P,) are trained on: all of them unless the algorithm filters."""
+        return np.ones(len(rewards.values) // rewards.group_size, np.bool_)
 
     def loss(self, batch: MicroBatch, totals: StepTotals) -> Loss:
         """Return the micro-batch's share of the loss of the whole step."""
+        raise NotImplementedError

@@ -17,15 +17,15 @@ from reference.trainer.algorithms.protocol import Algorithm
 def _trained(package: str, names: Iterable[str]) -> Iterator[tuple[str, tuple[type[Any], Any]]]:
     """Yield each algorithm of the table that has a file in a package, with its class and its `Settings`.
 
-    The file is called as the algorithm, with `_` for `-`; in it stands one class whose `name` is the algorithm's.
+    The file has the algorithm's name, with `_` for `-` and `_pp` for `++`; it holds one class whose `name` is the algorithm's.
     """
     for name in names:
-        place = f"{package}.{name.replace('-', '_')}"
-        if find_spec(place) is None:
+        path = f"{package}.{name.replace('-', '_').replace('++', '_pp')}"
+        if find_spec(path) is None:
             continue
-        file = import_module(place)
-        (found,) = (kind for kind in vars(file).values() if isinstance(kind, type) and vars(kind).get("name") == name)
-        yield name, (found, file.Settings)
+        module = import_module(path)
+        (algorithm,) = (x for x in vars(module).values() if isinstance(x, type) and vars(x).get("name") == name)
+        yield name, (algorithm, module.Settings)
 
 
 ALGORITHMS: Mapping[str, tuple[type[Any], Any]] = {

@@ -7,8 +7,6 @@ The KL is part of the reward, so no gradient flows through it. On-policy, r_i is
 sequences.
 """
 
-from typing import Literal
-
 import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
@@ -18,19 +16,11 @@ from reference.trainer.double import Double
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
-class Settings(options.Settings):
+class Settings(options.KlInReward):
     """The common settings, with the KL in the reward and a leave-one-out baseline."""
 
-    kl_in_reward: bool = True
-    kl_estimator: Literal["k1", "k2", "k3"] = "k1"
-    advantage_scale: Literal["group", "batch", "none"] = "none"
-    advantage_baseline: Literal["mean", "leave-one-out"] = "leave-one-out"
-
-    def __post_init__(self) -> None:
-        """Refuse a KL in the loss."""
-        if not self.kl_in_reward:
-            raise ValueError("kl_in_reward is False, must be True for 'rloo': its KL is a part of the reward")
-        super().__post_init__()
+    advantage_scale: options.Scale = "none"
+    advantage_baseline: options.Baseline = "leave-one-out"
 
 
 class Rloo(objective.PolicyGradient):

@@ -9,7 +9,7 @@ import mlx.core as mx
 from pydantic.dataclasses import dataclass
 
 from reference.trainer import double
-from reference.trainer.algorithms import objective, options
+from reference.trainer.algorithms import objective, options, ratio
 from reference.trainer.algorithms.options import Positive
 from reference.trainer.double import Double
 
@@ -36,16 +36,12 @@ class Sapo(objective.PolicyGradient):
 
 
 def gate(log_ratio: Double, tau: mx.array) -> mx.array:
-    """Return (4 / tau) sigma(tau (r - 1)) with the explicit gradient 4 sigma (1 - sigma) r; autograd's would be inf · 0.
-
-    Near r = 1 the difference r - 1 is computed as k3 + D, because exp(D) - 1 would lose digits of D.
-    """
+    """Return (4 / tau) sigma(tau (r - 1)) with the explicit gradient 4 sigma (1 - sigma) r; autograd's would be inf · 0."""
     high, low = (mx.stop_gradient(half) for half in log_ratio)
-    ratio = double.exp(high, low)
-    excess = mx.where(mx.abs(high) <= 1, double.k3(high, low) + low + high, ratio - 1.0)
-    x = tau * excess
+    r = double.exp(high, low)
+    x = tau * ratio.excess(Double(high, low))
     rest = double.exp(-mx.abs(x), mx.zeros_like(x))
     nearer, farther = 1.0 / (1.0 + rest), rest / (1.0 + rest)
     opened, shut = mx.where(x > 0, nearer, farther), mx.where(x > 0, farther, nearer)
-    slope = mx.where(shut > 0, 4.0 * opened * shut * mx.where(shut > 0, ratio, 0.0), 0.0)
+    slope = mx.where(shut > 0, 4.0 * opened * shut * mx.where(shut > 0, r, 0.0), 0.0)
     return 4.0 / tau * opened + slope * (log_ratio.high - high)

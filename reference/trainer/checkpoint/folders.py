@@ -54,8 +54,8 @@ def steps(folder: Path) -> dict[int, Path]:
     """Return the checkpoints of a folder by step, the oldest first."""
     if not folder.is_dir():
         return {}
-    found = [(match, path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
-    return dict(sorted((int(match.group(1)), path) for match, path in found))
+    matches = [(match, path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)) and path.is_dir()]
+    return dict(sorted((int(match.group(1)), path) for match, path in matches))
 
 
 def prune(folder: Path, keep: int, given_up: Collection[int] = ()) -> None:
@@ -64,10 +64,10 @@ def prune(folder: Path, keep: int, given_up: Collection[int] = ()) -> None:
     A run gives up the steps after the one that it resumed from: their checkpoints are damaged and would count as the newest. This is
     called after a checkpoint has been saved, so that an intact one always exists.
     """
-    found = steps(folder)
-    for step in sorted(set(given_up) & set(found)):
-        _remove(found.pop(step))
-    for path in list(found.values())[:-keep]:
+    checkpoints = steps(folder)
+    for step in sorted(set(given_up) & set(checkpoints)):
+        _remove(checkpoints.pop(step))
+    for path in list(checkpoints.values())[:-keep]:
         _remove(path)
     for path in folder.glob("step-*"):
         if path.suffix in {".part", ".old"}:

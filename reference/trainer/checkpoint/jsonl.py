@@ -38,12 +38,12 @@ def cut(path: Path, length: int) -> None:
     Raises:
         CheckpointError: the file is shorter, so lines are missing.
     """
-    found = path.stat().st_size if path.exists() else 0
-    if found < length:
+    size = path.stat().st_size if path.exists() else 0
+    if size < length:
         raise CheckpointError(
-            f"{path}: has {found} bytes, the checkpoint was written when it had {length}; was it changed?"
+            f"{path}: has {size} bytes, the checkpoint was written when it had {length}; was it changed?"
         )
-    if found > length:
+    if size > length:
         os.truncate(path, length)
 
 

@@ -25,8 +25,8 @@ def create(config: Config, verb: unused.Verb = "train") -> protocol.Algorithm:
             _try(algorithm, config)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigurationError(f"[algorithm]: {error}") from None
-    if verb == "train" and (found := unused.settings(getattr(algorithm, "settings", None), config)):
-        raise ConfigurationError(f"[algorithm]: {'; '.join(found)}")
+    if verb == "train" and (sentences := unused.settings(getattr(algorithm, "settings", None), config)):
+        raise ConfigurationError(f"[algorithm]: {'; '.join(sentences)}")
     return algorithm
 
 
@@ -34,7 +34,7 @@ def _try(algorithm: protocol.Algorithm, config: Config) -> None:
     """Compute advantages of invented rewards in the configuration's shape, so that a misfit is reported before the run."""
     size = config.rollout.samples_per_prompt
     names = ["chosen"] if config.data.offline else [function.name for function in config.rewards.functions]
-    values = np.tile(np.arange(size, dtype=np.float64)[:, None], (2, len(names)))
+    values = np.tile(np.arange(2.0 * size)[:, None], (1, len(names)))
     rewards = protocol.Rewards(
         values=values,
         weights=np.ones(len(names)),
@@ -43,8 +43,8 @@ def _try(algorithm: protocol.Algorithm, config: Config) -> None:
         accuracy=names.index("accuracy") if "accuracy" in names else None,
     )
     algorithm.keep(rewards)
-    found = algorithm.advantages(rewards, old_kl=np.zeros(2 * size))
-    if size == 1 and not found.any():
+    advantages = algorithm.advantages(rewards, old_kl=np.zeros(2 * size))
+    if size == 1 and not advantages.any():
         raise ValueError(
             f"rollout.samples_per_prompt is 1, so that every advantage is 0: {algorithm.name!r} compares the completions of a "
             "prompt; set it to 2 or more"

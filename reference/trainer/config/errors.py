@@ -36,10 +36,10 @@ def _tagged(sections: Sections, tag: str) -> Sections:
     return [s for s in sections if "name" in s.model_fields and tag in get_args(s.model_fields["name"].annotation)]
 
 
-def _legal(top: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """Return the keys of the section at `place`; numbers are list items, and a tag selects one of several tables."""
+def _legal(top: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the section at `location`; numbers are list items, and a tag selects one of several tables."""
     here: Sections = [top]
-    for step in place:
+    for step in location:
         if isinstance(step, int):
             continue
         field = here[0].model_fields.get(step) if len(here) == 1 else None
@@ -50,23 +50,23 @@ def _legal(top: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
 def sentences(error: ValidationError, top: type[BaseModel]) -> str:
     """Describe every mistake of a configuration, one line each."""
     lines: list[str] = []
-    for one in error.errors():
-        place = tuple(one["loc"])
-        if one["type"] == "extra_forbidden":
-            where = ".".join(str(step) for step in place[:-1])
+    for problem in error.errors():
+        location = tuple(problem["loc"])
+        if problem["type"] == "extra_forbidden":
+            where = ".".join(str(step) for step in location[:-1])
             section = f"section [{where}]" if where else "the configuration"
             own = (
                 "; an algorithm's own settings, such as beta, go into algorithm.settings"
                 if where == "algorithm"
                 else ""
             )
-            lines.append(unknown(str(place[-1]), _legal(top, place[:-1]), section) + own)
+            lines.append(unknown(str(location[-1]), _legal(top, location[:-1]), section) + own)
             continue
-        name = ".".join(str(step) for step in place) or "the configuration"
-        if one["type"] == "union_tag_invalid":  # of the tables [[rewards.functions]]
-            tags = re.findall("'([^']*)'", one["ctx"]["expected_tags"])
-            lines.append(unknown(str(one["ctx"]["tag"]), tags, f"{name}.name"))
+        name = ".".join(str(step) for step in location) or "the configuration"
+        if problem["type"] == "union_tag_invalid":  # of the tables [[rewards.functions]]
+            tags = re.findall("'([^']*)'", problem["ctx"]["expected_tags"])
+            lines.append(unknown(str(problem["ctx"]["tag"]), tags, f"{name}.name"))
             continue
-        found = "" if one["type"] in {"missing", "value_error"} else f", found {one['input']!r}"
-        lines.append(f"{name}: {one['msg'].removeprefix('Value error, ')}{found}")
+        suffix = "" if problem["type"] in {"missing", "value_error"} else f", found {problem['input']!r}"
+        lines.append(f"{name}: {problem['msg'].removeprefix('Value error, ')}{suffix}")
     return "\n".join(lines)

@@ -93,8 +93,8 @@ class Config(sections.Section):
 
     @model_validator(mode="after")
     def _nothing_unused(self, info: ValidationInfo) -> Self:
-        if found := unused.sentences(self, _use(info)):
-            raise ValueError("\n".join(found))
+        if sentences := unused.sentences(self, _use(info)):
+            raise ValueError("\n".join(sentences))
         return self
 
     def scoring_temperature(self) -> float:

@@ -22,5 +22,5 @@ def _value(value: Any) -> str:
         inside = ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in value.items() if v is not None)
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(one) for one in value)}]"
+        return f"[{', '.join(_value(item) for item in value)}]"
     return json.dumps(value)  # strings, numbers and booleans are written as JSON writes them

@@ -44,9 +44,9 @@ def split(prompts: Sequence[Prompt], validation_rows: int, seed: int) -> Split:
 
 def take(count: int, position: int, wanted: int, seed: int, *, shuffle: bool) -> list[int]:
     """Return the places of the next `wanted` of `count` prompts; every epoch uses each prompt once, in its own order."""
-    places: list[int] = []
-    while len(places) < wanted:
-        epoch, start = divmod(position + len(places), count)
+    indices: list[int] = []
+    while len(indices) < wanted:
+        epoch, start = divmod(position + len(indices), count)
         order = permutation(seed, epoch, count) if shuffle else np.arange(count)
-        places += order[start : start + wanted - len(places)].tolist()
-    return places
+        indices += order[start : start + wanted - len(indices)].tolist()
+    return indices

@@ -114,14 +114,14 @@ def _datasets(name: str, split: str) -> Iterator[Row]:
     datasets = _library("datasets", "datasets")
     try:
         saved = Path(name).is_dir() and any((Path(name) / f).exists() for f in ("state.json", "dataset_dict.json"))
-        found = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, split=split)
+        dataset = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, split=split)
     except Exception as error:  # noqa: BLE001  the library raises its own, its hub's and the system's errors
         raise DataError(f"data set {name!r}: is not on this machine or cannot be read ({error})") from None
-    if isinstance(found, dict):
-        if split not in found:
-            raise DataError(f"data set {name!r}: has no split {split!r}; it has {', '.join(sorted(found))}")
-        found = found[split]
-    yield from found
+    if isinstance(dataset, dict):
+        if split not in dataset:
+            raise DataError(f"data set {name!r}: has no split {split!r}; it has {', '.join(sorted(dataset))}")
+        dataset = dataset[split]
+    yield from dataset
 
 
 def _library(module: str, name: str) -> Any:

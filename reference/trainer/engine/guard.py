@@ -1,15 +1,9 @@
 """Find the samples that make a loss or gradient non-finite, and write them to a file."""
 
-import functools
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import mlx.core as mx
 
 from reference.trainer import storage
-from reference.trainer.engine import passes
 from reference.trainer.engine.micro_batches import Inputs
 from reference.trainer.engine.rollout import Generation
 
@@ -18,21 +12,10 @@ class NonFiniteError(ArithmeticError):
     """The loss or its gradient is not finite; the message names the file with the samples."""
 
 
-def finite(loss: float, gradient_norm: float) -> bool:
-    """Return whether both numbers are finite."""
-    return math.isfinite(loss) and math.isfinite(gradient_norm)
-
-
-def offenders(model: Any, micro_batches: Sequence[Inputs], loss: Callable[[Inputs], mx.array], unit: int) -> list[int]:
-    """Return the rows whose own loss or gradient is not finite; rows are tried alone, `unit` at a time."""
-    found: list[int] = []
-    for inputs in micro_batches:
-        for k in range(0, len(inputs.rows), unit):
-            single = inputs.only(slice(k, k + unit))
-            value, gradient = passes.loss_and_grad(model, functools.partial(loss, single))
-            if not finite(float(value), passes.global_norm(gradient)):
-                found += single.rows.tolist()
-    return found
+def offenders(micro_batches: Sequence[Inputs], finite: Callable[[Inputs], bool], unit: int) -> list[int]:
+    """Return the rows that are not `finite` in a micro-batch of their own, `unit` rows at a time."""
+    parts = (inputs.only(slice(k, k + unit)) for inputs in micro_batches for k in range(0, len(inputs.rows), unit))
+    return [row for part in parts if not finite(part) for row in part.rows.tolist()]
 
 
 def record(path: Path, generation: Generation, rows: Sequence[int], step: int) -> None:

@@ -1,7 +1,7 @@
 """Split a generation into optimizer steps, and each step into micro-batches that share the step's denominators."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -16,7 +16,7 @@ from reference.trainer.engine.rollout import Generation
 class Inputs:
     """The rows of one forward and backward pass, and the constants of their loss; arrays are (B, T), `advantages` is (B,).
 
-    `rows` are the rows' places in the generation; `groups` (B,) numbers the prompts of the optimizer step from 0.
+    `rows` are the rows' positions in the generation; `groups` (B,) numbers the prompts of the optimizer step from 0.
     """
 
     rows: NDArray[np.int64]
@@ -25,16 +25,15 @@ class Inputs:
     sampling: mx.array | None = None
     old: mx.array | None = None
     reference: mx.array | None = None
-    advantages: mx.array | None = None
+    advantages: mx.array = field(default_factory=lambda: mx.zeros(0))
 
     def only(self, chosen: slice) -> "Inputs":
         """Return some of the rows as a micro-batch of their own."""
-        constants = (self.sampling, self.old, self.reference, self.advantages)
         b = self.batch
         batch = logprobs.Batch(b.ids[chosen], b.prompt_lengths[chosen], b.lengths[chosen], b.width)
-        return Inputs(
-            self.rows[chosen], batch, self.groups[chosen], *(None if x is None else x[chosen] for x in constants)
-        )
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in ("sampling", "old", "reference", "advantages")}
+        arrays = {name: x if x is None else x[chosen] for name, x in arrays.items()}
+        return Inputs(self.rows[chosen], batch, self.groups[chosen], **arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Step:
 
 
 def _packed(generation: Generation, rows: NDArray[np.int64], width: int) -> logprobs.Batch:
-    prompts = [generation.prompts[row // generation.group_size].ids for row in rows.tolist()]
+    prompts = [generation.prompts[row // generation.rewards.group_size].ids for row in rows.tolist()]
     return logprobs.pack(prompts, generation.tokens[rows, :width], generation.lengths[rows])
 
 
@@ -65,7 +64,7 @@ def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_len
     is split. `micro_batch_rows` = 0 means one micro-batch per step. With two completions per prompt it is rounded up to an even
     number, because they may be a pair, which is never split.
     """
-    size = generation.group_size
+    size = generation.rewards.group_size
     micro_batch_rows += micro_batch_rows % 2 if size == 2 else 0
     width = max(int(generation.lengths.max(initial=0)), 1)
     window = float(generation.lengths.sum())
@@ -73,21 +72,19 @@ def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_len
     for prompts in np.array_split(np.arange(len(generation.prompts)), min(minibatches, len(generation.prompts))):
         rows = np.arange(prompts[0] * size, (prompts[-1] + 1) * size)
         groups = rows // size - prompts[0]
-        inputs = [
-            Inputs(rows[some], _packed(generation, rows[some], width), groups[some])
-            for some in _spans(len(rows), micro_batch_rows)
-        ]
+        count = micro_batch_rows or len(rows)
+        parts = [slice(start, start + count) for start in range(0, len(rows), count)]
+        inputs = [Inputs(rows[part], _packed(generation, rows[part], width), groups[part]) for part in parts]
         totals = protocol.step_totals(
-            generation.lengths[rows], groups, micro_batches=len(inputs), max_length=max_length
+            generation.lengths[rows],
+            groups,
+            micro_batches=len(inputs),
+            max_length=max_length,
+            window_tokens=window * len(rows) / len(generation.lengths),
+            width=width,
         )
-        share = window * len(rows) / len(generation.lengths)
-        steps.append(Step(inputs, replace(totals, window_tokens=share)))
+        steps.append(Step(inputs, totals))
     return steps
-
-
-def _spans(count: int, size: int) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, count, size or count):
-        yield np.arange(start, min(start + (size or count), count))
 
 
 def padded(values: NDArray[np.float64], rows: NDArray[np.int64], width: int) -> mx.array:

@@ -1,11 +1,9 @@
-"""Optimizers of mlx.optimizers by name, the learning rate of a step, and clipping by the global norm."""
+"""Optimizers of mlx.optimizers by name, and the learning rate of a step."""
 
 import math
-from typing import Any, Literal
+from typing import Any
 
-import mlx.core as mx
 from mlx import optimizers
-from mlx.utils import tree_map
 
 from reference.trainer.config import sections
 
@@ -31,11 +29,3 @@ def learning_rate(settings: sections.Optimizer, step: int, steps: int) -> float:
     done = (step - settings.warmup_steps) / max(steps - settings.warmup_steps, 1)
     left = 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * min(done, 1))) / 2
     return settings.learning_rate * (settings.final_share + (1 - settings.final_share) * max(left, 0.0))
-
-
-def clipped(gradient: Any, norm: float, limit: float | Literal["off"]) -> Any:
-    """Scale the gradient down so that its global norm is at most `limit` (Pascanu et al. 2013); leave a smaller one unchanged."""
-    if limit == "off" or norm <= limit:
-        return gradient
-    scale = mx.array(limit / norm, mx.float32)
-    return tree_map(lambda g: (g * scale).astype(g.dtype), gradient)

@@ -22,14 +22,14 @@ class PairSource(Source):
     rejected_column: str = "rejected"
 
     def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
-        """Return the pairs of these prompts (places in `prompts`); the sampler's log-probs are NaN.
+        """Return the pairs of these prompts (positions in `prompts`); the sampler's log-probs are NaN.
 
         Raises:
             DataError: a completion is missing or is not text.
         """
         del model, round_
         self.paths.add("offline")
-        prompts = [self.prompts[place] for place in chosen]
+        prompts = [self.prompts[position] for position in chosen]
         texts = [self._text(p, column) for p in prompts for column in (self.chosen_column, self.rejected_column)]
         end = pairs.end_id(self.tokenizer, self.eos_ids)
         encoded = [pairs.encode(self.tokenizer, text, end) for text in texts]

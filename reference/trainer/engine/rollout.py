@@ -72,9 +72,9 @@ def _times_before(chosen: Sequence[int]) -> list[int]:
     """Count for each of the chosen how often it occurs before."""
     seen: Counter[int] = Counter()
     times: list[int] = []
-    for place in chosen:
-        times.append(seen[place])
-        seen[place] += 1
+    for position in chosen:
+        times.append(seen[position])
+        seen[position] += 1
     return times
 
 
@@ -88,13 +88,13 @@ def request(
     """
     longest = max(p.index for p in every) + 1
     prompts = [np.zeros(1, np.int32)] * longest
-    for place in chosen:
-        prompts[every[place].index] = every[place].ids
+    for position in chosen:
+        prompts[every[position].index] = every[position].ids
     samples = settings.samples_per_prompt
     before = _times_before(chosen)
     rows = [
-        [every[place].index, times * samples + j]
-        for place, times in zip(chosen, before, strict=True)
+        [every[position].index, times * samples + j]
+        for position, times in zip(chosen, before, strict=True)
         for j in range(samples)
     ]
     return table.Request(
@@ -135,7 +135,7 @@ class Source:
     """The rollout paths that have been used."""
 
     def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
-        """Roll out the chosen prompts (places in `prompts`) once and score the completions."""
+        """Roll out the chosen prompts (positions in `prompts`) once and score the completions."""
         result = rollouts.run(
             model, request(self.prompts, chosen, self.rollout, self.eos_ids, round_), self.rollout.path
         )
@@ -143,7 +143,7 @@ class Source:
         size = self.rollout.samples_per_prompt
         samples = samples_of(self.tokenizer, self.prompts, chosen, result, size)
         return Generation(
-            prompts=[self.prompts[place] for place in chosen],
+            prompts=[self.prompts[position] for position in chosen],
             samples=samples,
             rewards=self.score(samples, size),
             tokens=result.tokens,
@@ -190,7 +190,7 @@ def generate(
     model: Any,
     source: Source,
     algorithm: protocol.Algorithm,
-    places: Callable[[int, int], Sequence[int]],
+    upcoming: Sequence[int],
     *,
     wanted: int,
     round_: int,
@@ -198,13 +198,13 @@ def generate(
 ) -> Generation:
     """Roll out until `wanted` groups are kept, each time with fresh prompts and a new round, at most `max_resamples` times more.
 
-    `places(offset, count)` are the prompts from `offset` on. Surplus groups are dropped. Source: dynamic sampling of DAPO (Yu et
-    al. 2025, arXiv 2503.14476, section 3.2).
+    `upcoming` are the next prompts in order, enough for every rollout. Surplus groups are dropped. Source: dynamic sampling of DAPO
+    (Yu et al. 2025, arXiv 2503.14476, section 3.2).
     """
-    first = source.once(model, places(0, wanted), round_)
+    first = source.once(model, upcoming[:wanted], round_)
     result = kept(first, algorithm.keep(first.rewards))
     while len(result.prompts) < wanted and result.rounds <= max_resamples:
-        more = source.once(model, places(result.taken, wanted), round_ + result.rounds)
+        more = source.once(model, upcoming[result.taken : result.taken + wanted], round_ + result.rounds)
         result = joined(result, kept(more, algorithm.keep(more.rewards)))
     if len(result.prompts) > wanted:
         surplus = np.arange(len(result.prompts)) < wanted

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from reference.trainer import logprobs
 from reference.trainer.config.read import Config
-from reference.trainer.engine import passes
 from reference.trainer.engine.rollout import Generation, Source
 from reference.trainer.loop import prepare
 
@@ -28,27 +27,27 @@ def run(config: Config, adapter: Path | None, *, base: bool) -> dict[str, Any]:
 
 def measured(config: Config, model: Any, source: Source, names: Sequence[str], round_: int) -> Mapping[str, float]:
     """Measure a model on a source as configured: rewards, or margins where pairs come with the data."""
-    found = generations(model, source, config.loop.prompts_per_step, round_)
+    rollouts = generations(model, source, config.loop.prompts_per_step, round_)
     if config.data.offline:
-        return margins(model, found, config.scoring_temperature(), head_rows=config.loop.head_rows or None)
-    return numbers(found, names)
+        return margins(model, rollouts, config.scoring_temperature(), head_rows=config.loop.head_rows or None)
+    return numbers(rollouts, names)
 
 
 def generations(model: Any, source: Source, prompts_at_once: int, round_: int) -> list[Generation]:
     """Roll out every prompt of the source once, `prompts_at_once` at a time."""
-    places = range(len(source.prompts))
-    starts = range(0, len(places), prompts_at_once)
-    return [source.once(model, places[start : start + prompts_at_once], round_) for start in starts]
+    indices = range(len(source.prompts))
+    starts = range(0, len(indices), prompts_at_once)
+    return [source.once(model, indices[start : start + prompts_at_once], round_) for start in starts]
 
 
-def numbers(found: Sequence[Generation], names: Sequence[str]) -> Mapping[str, float]:
+def numbers(rollouts: Sequence[Generation], names: Sequence[str]) -> Mapping[str, float]:
     """Return mean rewards, mean length and the truncated share over all completions; NaN if nothing was scored.
 
     `best_of_group` is the mean over prompts of the best reward among a prompt's completions.
     """
-    totals = np.concatenate([one.rewards.total() for one in found])
-    values = np.concatenate([one.rewards.values for one in found])
-    groups = totals.reshape(-1, found[0].group_size)
+    totals = np.concatenate([rollout.rewards.total() for rollout in rollouts])
+    values = np.concatenate([rollout.rewards.values for rollout in rollouts])
+    groups = totals.reshape(-1, rollouts[0].group_size)
     best = [float(np.nanmax(group)) for group in groups if not np.isnan(group).all()]
     return {
         "prompts": float(len(groups)),
@@ -56,24 +55,24 @@ def numbers(found: Sequence[Generation], names: Sequence[str]) -> Mapping[str, f
         "reward_mean": _mean(totals),
         "best_of_group": float(np.mean(best)) if best else float("nan"),
         **{f"reward_{name}_mean": _mean(values[:, n]) for n, name in enumerate(names)},
-        "length_mean": float(np.concatenate([one.lengths for one in found]).mean()),
-        "truncated_share": float((~np.concatenate([one.ended for one in found])).mean()),
+        "length_mean": float(np.concatenate([rollout.lengths for rollout in rollouts]).mean()),
+        "truncated_share": float((~np.concatenate([rollout.ended for rollout in rollouts])).mean()),
     }
 
 
 def margins(
-    model: Any, found: Sequence[Generation], temperature: float, *, head_rows: int | None = None
+    model: Any, rollouts: Sequence[Generation], temperature: float, *, head_rows: int | None = None
 ) -> Mapping[str, float]:
     """Return by how many nats, and how often, the policy prefers the chosen completions more than the reference does.
 
     The completions are pairs, chosen first.
     """
     values: list[NDArray[np.float64]] = []
-    for one in found:
-        prompts = [one.prompts[row // 2].ids for row in range(len(one.lengths))]
-        batch = logprobs.pack(prompts, one.tokens, one.lengths)
-        policy = np.array(passes.old_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
-        reference = np.array(passes.reference_logprobs(model, batch, temperature, head_rows=head_rows), np.float64)
+    for rollout in rollouts:
+        prompts = [rollout.prompts[row // 2].ids for row in range(len(rollout.lengths))]
+        batch = logprobs.pack(prompts, rollout.tokens, rollout.lengths)
+        policy = np.array(logprobs.of_policy(model, batch, temperature, head_rows=head_rows), np.float64)
+        reference = np.array(logprobs.of_reference(model, batch, temperature, head_rows=head_rows), np.float64)
         sums = (policy - reference).sum(axis=1)
         values.append(sums[0::2] - sums[1::2])
     every = np.concatenate(values)

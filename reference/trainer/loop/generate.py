@@ -24,13 +24,13 @@ def run(config: Config, texts: Sequence[str], adapter: Path | None, *, base: boo
         every = prompts.make([{"prompt": text} for text in texts], loaded.tokenizer, data)
         rows = request(every, range(len(every)), config.rollout, eos_ids(loaded.tokenizer), 0)
         result = rollouts.run(loaded.model, rows, config.rollout.path)
-    found: list[dict[str, Any]] = []
-    for row, (place, sample) in enumerate(result.rows.tolist()):
+    completions: list[dict[str, Any]] = []
+    for row, (prompt, sample) in enumerate(result.rows.tolist()):
         length, ended = int(result.lengths[row]), bool(result.ended[row])
         tokens = result.tokens[row, :length].tolist()
-        found.append(
+        completions.append(
             {
-                "prompt": texts[place],
+                "prompt": texts[prompt],
                 "sample": sample,
                 "completion": prompts.decode(loaded.tokenizer, tokens[: length - ended]),
                 "tokens": tokens,
@@ -39,4 +39,4 @@ def run(config: Config, texts: Sequence[str], adapter: Path | None, *, base: boo
                 "path": result.path,
             }
         )
-    return found
+    return completions

@@ -40,35 +40,35 @@ def read(config: Config) -> Inputs:
     if path is not None and not (Path(path) / files.WEIGHTS).is_file():
         raise ConfigurationError(f"model.adapter_path: {path} has no {files.WEIGHTS}, so it holds no adapters")
     data = config.data
-    found = rows.read(data.kind, data.path, split=data.split, style=data.style, seed=data.sums_seed, count=data.count)
+    records = rows.read(data.kind, data.path, split=data.split, style=data.style, seed=data.sums_seed, count=data.count)
     try:
         functions = combine.functions(config.rewards.functions)
     except ValueError as error:
         raise ConfigurationError(f"[rewards]: {error}") from None
-    _columns(config, found)
+    _columns(config, records)
     if not data.offline:
-        _answers(functions, found, data.answer_column)
-        _needs(functions, found)
-    return Inputs(found, functions)
+        _answers(functions, records, data.answer_column)
+        _needs(functions, records)
+    return Inputs(records, functions)
 
 
-def _columns(config: Config, found: Sequence[rows.Row]) -> None:
+def _columns(config: Config, records: Sequence[rows.Row]) -> None:
     """Check that every row has the text columns that the configuration names, and that some row has the answer column."""
     data = config.data
     named = {"prompt": data.prompt_column, "chosen": data.chosen_column, "rejected": data.rejected_column}
     for role, column in named.items():
-        for index, row in enumerate(found if column is not None else ()):
+        for index, row in enumerate(records if column is not None else ()):
             prompts.text_of(row, str(column), index, f"data.{role}_column")
     usual = type(data).model_fields["answer_column"].default
-    if data.answer_column != usual and not any(data.answer_column in row for row in found):
-        raise rows.DataError(prompts.absent(found[0], data.answer_column, 0, "data.answer_column"))
+    if data.answer_column != usual and not any(data.answer_column in row for row in records):
+        raise rows.DataError(prompts.absent(records[0], data.answer_column, 0, "data.answer_column"))
 
 
-def _answers(functions: Sequence[combine.Function], found: Sequence[rows.Row], column: str) -> None:
+def _answers(functions: Sequence[combine.Function], records: Sequence[rows.Row], column: str) -> None:
     """Check that every row has one number as answer if the reward "accuracy" is used."""
     if not any(function.kind == "accuracy" for function in functions):
         return
-    for index, row in enumerate(found):
+    for index, row in enumerate(records):
         if column not in row:
             raise rows.DataError(f"the reward 'accuracy': {prompts.absent(row, column, index, 'data.answer_column')}")
         if numbers.exact(row[column]) is None:
@@ -78,9 +78,9 @@ def _answers(functions: Sequence[combine.Function], found: Sequence[rows.Row], c
             )
 
 
-def _needs(functions: Sequence[combine.Function], found: Sequence[rows.Row]) -> None:
+def _needs(functions: Sequence[combine.Function], records: Sequence[rows.Row]) -> None:
     """Check that the data has a column for each required argument of the user's functions."""
-    columns = {str(key) for row in found for key in row}
+    columns = {str(key) for row in records for key in row}
     for function in functions:
         if isinstance(function.score, user.Own) and (missing := sorted(function.score.needed - columns)):
             raise ConfigurationError(

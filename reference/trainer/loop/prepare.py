@@ -1,6 +1,7 @@
 """Prepare a run from its configuration: the model, its adapters, and the sources of completions."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 from reference.trainer import lora
 from reference.trainer import model as models
 from reference.trainer.adapters import files
-from reference.trainer.algorithms import protocol
 from reference.trainer.checkpoint import folders, layout
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
@@ -52,8 +52,8 @@ def adapter_folder(config: Config, wanted: Path | None) -> Path | None:
     """Return the folder of adapters to use: `wanted`, else the run's newest intact checkpoint, else `model.adapter_path`."""
     if wanted is not None:
         return wanted
-    found = folders.newest(Path(config.output.folder) / "checkpoints")[0]
-    return found or (Path(config.model.adapter_path) if config.model.adapter_path else None)
+    newest = folders.newest(Path(config.output.folder) / "checkpoints")[0]
+    return newest or (Path(config.model.adapter_path) if config.model.adapter_path else None)
 
 
 @contextlib.contextmanager
@@ -76,10 +76,10 @@ def trained(config: Config, folder: Path | None) -> Iterator[models.Loaded]:
         lora.detach(loaded.model)
 
 
-def split(config: Config, tokenizer: Any, found: Sequence[rows.Row]) -> order.Split:
+def split(config: Config, tokenizer: Any, records: Sequence[rows.Row]) -> order.Split:
     """Return the training and validation prompts of a configuration's rows."""
     data = config.data
-    every = prompts.make(found, tokenizer, data)
+    every = prompts.make(records, tokenizer, data)
     if data.chosen_column is not None and data.rejected_column is not None:
         every = pairs.fitting(
             every,
@@ -103,9 +103,7 @@ def sources(
     functions = inputs.functions
     parts = split(config, tokenizer, inputs.rows)
 
-    def score(samples: Sequence[Any], group_size: int) -> protocol.Rewards:
-        return combine.score(functions, samples, group_size)
-
+    score = functools.partial(combine.score, functions)
     eos = rollout.eos_ids(tokenizer)
     names = ["chosen"] if config.data.offline else [function.name for function in functions]
 

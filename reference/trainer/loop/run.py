@@ -16,9 +16,8 @@ from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.config.read import Config
 from reference.trainer.data import order
 from reference.trainer.engine import optimizer
-from reference.trainer.engine.clock import Clock
 from reference.trainer.engine.rollout import Generation
-from reference.trainer.engine.step import Engine
+from reference.trainer.engine.step import Clock, Engine
 from reference.trainer.loop import evaluate, prepare
 from reference.trainer.loop import inputs as loop_inputs
 from reference.trainer.metrics import callbacks as sinks
@@ -56,7 +55,16 @@ class Run:
         self.source, self.validation, self.names = prepare.sources(config, self.tokenizer, inputs)
         self.optimizer = optimizer.make(config.optimizer)
         self.clock = Clock()
-        self.engine = Engine(self.model, algorithm, self.optimizer, self.source, config, self.folder, self.clock)
+        self.engine = Engine(
+            self.model,
+            algorithm,
+            self.optimizer,
+            self.source,
+            config,
+            self.folder,
+            self.clock,
+            temperature=config.scoring_temperature(),
+        )
         self.data_digest = inputs.digest()
         data = {"rows": len(inputs.rows), "digest": self.data_digest}
         rewards = [] if config.data.offline else loop_inputs.functions_used(config, inputs.functions)
@@ -65,8 +73,6 @@ class Run:
         self.given_up = {step for step in folders.steps(self.folder / "checkpoints") if step > self.position.step}
         self.began = self.position.step
         self.last: dict[str, Any] = {}
-        self.clip = numbers.bounds(algorithm), numbers.level(algorithm)
-        self.pairs = numbers.pairs(algorithm)
         storage.write(self.folder / "config.json", json.dumps(self.settings, indent=2, sort_keys=True).encode() + b"\n")
         self.files = {name: jsonl.Lines(self.folder / f"{name}.jsonl") for name in FILES}
 
@@ -103,23 +109,23 @@ class Run:
         first = jsonl.read(self.folder / "metrics.jsonl")[0]
         return Summary(self.folder, self.position.step, self.last, digest, self.warnings, first)
 
-    def _places(self, offset: int, count: int) -> list[int]:
-        data = self.config.data
-        start = self.position.taken + offset
-        return order.take(len(self.source.prompts), start, count, data.seed, shuffle=data.shuffle)
+    def _upcoming(self) -> list[int]:
+        """Return the next prompts in order, as many as a step with every resample takes."""
+        data, wanted = self.config.data, self.config.loop.prompts_per_step
+        count = wanted * (1 + self.config.algorithm.max_resamples)
+        return order.take(len(self.source.prompts), self.position.taken, count, data.seed, shuffle=data.shuffle)
 
     def _step(self, callbacks: Sequence[sinks.Callback]) -> None:
         number = self.position.step + 1
         mx.random.seed((self.config.rollout.seed + number) % 2**63)  # the trainer's own draws have keys
         rate = optimizer.learning_rate(self.config.optimizer, self.position.step, self.config.loop.steps)
         mx.reset_peak_memory()
-        generation = self.engine.generate(self._places, self.position.round)
+        generation = self.engine.generate(self._upcoming(), self.position.round)
         learned = self.engine.learn(generation, number, rate)
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
-        found = numbers.of_step(generation, learned, self.names, rate, *self.clip, pairs=self.pairs)
-        self.last = dict(storage.plain(found))
+        self.last = dict(storage.plain(numbers.of_step(generation, learned, self.names, rate, self.engine.algorithm)))
         self.files["metrics"].write({"step": number, **self.last})
         times = numbers.of_time(self.clock.read(), generation)
         self.files["timings"].write({"step": number, **times})
@@ -146,10 +152,10 @@ class Run:
     def _evaluate(self, number: int, callbacks: Sequence[sinks.Callback]) -> None:
         if self.validation is None or not _due(number, self.config.loop.evaluate_every_steps):
             return
-        found = evaluate.measured(self.config, self.model, self.validation, self.names, number)
-        self.files["evaluations"].write({"step": number, **found})
+        measures = evaluate.measured(self.config, self.model, self.validation, self.names, number)
+        self.files["evaluations"].write({"step": number, **measures})
         for callback in callbacks:
-            callback.evaluation(number, found)
+            callback.evaluation(number, measures)
 
     def _checkpoint(self) -> None:
         output = self.config.output

@@ -57,8 +57,8 @@ def shape(config: Config) -> estimate.Shape:
         ConfigurationError: the model is neither on this machine nor in `KNOWN`, or its recipe or config.json is wrong.
     """
     try:
-        found = _folder(config.model.path) if config.model.path is not None else tiny.build(config.model.tiny)
-        return estimate.shape(KNOWN[str(config.model.path)]) if found is None else estimate.read(found)
+        folder = _folder(config.model.path) if config.model.path is not None else tiny.build(config.model.tiny)
+        return estimate.shape(KNOWN[str(config.model.path)]) if folder is None else estimate.read(folder)
     except ValueError as error:
         raise ConfigurationError(f"[model]: {error}") from None
 
@@ -69,9 +69,9 @@ def _folder(path: str) -> Path | None:
         return Path(path).expanduser()
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - a second to import, needed for ids only
 
-    found = try_to_load_from_cache(path, "config.json") if path.count("/") == 1 else None
-    if isinstance(found, str):
-        return Path(found).parent
+    file = try_to_load_from_cache(path, "config.json") if path.count("/") == 1 else None
+    if isinstance(file, str):
+        return Path(file).parent
     if path not in KNOWN:
         raise ValueError(f"{path!r} is neither a folder nor an id in the Hugging Face cache, so its shape is unknown")
     return None
@@ -95,18 +95,18 @@ def plan(config: Config, prompt_tokens: int) -> estimate.Plan:
 
 def sentences(shape: estimate.Shape, step: estimate.Plan, available: float) -> list[str]:
     """Describe the estimate part by part, whether it fits, and what to change if it does not."""
-    found = estimate.estimate(shape, step)
+    memory = estimate.estimate(shape, step)
     parts = {
-        "weights": found.weights,
-        "adapters and optimizer": found.adapters,
-        "rollout (caches, logits)": found.rollout,
-        "update: activations": found.activations,
-        "update: logits": found.logits,
+        "weights": memory.weights,
+        "adapters and optimizer": memory.adapters,
+        "rollout (caches, logits)": memory.rollout,
+        "update: activations": memory.activations,
+        "update: logits": memory.logits,
     }
     lines = [f"{name:26} {value / estimate.GIGA:9.3f} GB" for name, value in parts.items()]
     size = f"{step.rows} rows of {step.prompt} + {step.completion} tokens"
     size += f", the head on {step.head_rows} tokens at a time" if step.head_rows else ""
-    lines.append(f"{'peak':26} {found.peak / estimate.GIGA:9.3f} GB  ({found.trust}; {size})")
+    lines.append(f"{'peak':26} {memory.peak / estimate.GIGA:9.3f} GB  ({memory.trust}; {size})")
     better, changes = estimate.advice(shape, step, available)
     if not changes and better is not None:
         lines.append(f"It fits into {available / estimate.GIGA:.1f} GB.")

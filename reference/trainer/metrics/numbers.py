@@ -3,12 +3,12 @@
 import resource
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.trainer.algorithms.protocol import Algorithm
 from reference.trainer.engine.rollout import Generation
 from reference.trainer.engine.step import Learned
 from reference.trainer.metrics import ratios
@@ -23,24 +23,17 @@ def of_step(
     learned: Learned,
     names: Sequence[str],
     learning_rate: float,
-    bounds: tuple[float, float],
-    level: str = "token",
-    *,
-    pairs: bool = False,
+    algorithm: Algorithm,
 ) -> Numbers:
-    """Return loss, rewards, advantages, ratios, lengths and groups of one step.
-
-    `names` are the reward functions, `bounds` the clip's widths. `level` is the ratio that the clip acts on: each token's ("token") or
-    the completion's mean ("seq_mean"). `pairs` says whether the advantages are preferences.
-    """
+    """Return loss, rewards, advantages, ratios, lengths and groups of one step; `names` are the reward functions."""
     return {
         "learning_rate": learning_rate,
         **_updates(learned),
         **_rewards(generation, names),
         **_advantages(generation, learned),
         **_lengths(generation),
-        **_distribution(generation, learned, bounds, level),
-        **(_margins(generation, learned) if pairs else {}),
+        **_distribution(generation, learned, algorithm.clip_widths, algorithm.clip_level),
+        **(_margins(generation, learned) if algorithm.pairs else {}),
         "rollouts": generation.rounds,
         "groups_kept": len(generation.prompts),
         "groups_dropped": generation.dropped,
@@ -196,19 +189,3 @@ def of_time(seconds: Mapping[str, float], generation: Generation) -> Numbers:
         "peak_device_bytes": int(mx.get_peak_memory()),
         "peak_process_bytes": int(peak),
     }
-
-
-def bounds(algorithm: Any) -> tuple[float, float]:
-    """Return the widths of the algorithm's clip, or 0.2 on both sides if it has none."""
-    found: tuple[float, float] | None = getattr(algorithm, "clip_widths", None)
-    return (0.2, 0.2) if found is None else found
-
-
-def level(algorithm: Any) -> str:
-    """Return the ratio that the algorithm clips: "token" or "seq_mean"."""
-    return str(getattr(algorithm, "clip_level", "token"))
-
-
-def pairs(algorithm: Any) -> bool:
-    """Return whether the algorithm learns from pairs of chosen and rejected completions."""
-    return bool(getattr(algorithm, "pairs", False))

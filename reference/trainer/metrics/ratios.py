@@ -26,7 +26,7 @@ def statistics(
 
     Source: ESS: Kong (1992); k3: Schulman (2020), with D = policy - behaviour.
     """
-    found: Mapping[str, float] = rlkernels.ratio_statistics(
+    values: Mapping[str, float] = rlkernels.ratio_statistics(
         policy,
         np.ascontiguousarray(behaviour),
         mask=np.ascontiguousarray(mask),
@@ -34,4 +34,4 @@ def statistics(
         epsilon_high=bounds[1],
         advantages=advantages,
     )
-    return found
+    return values

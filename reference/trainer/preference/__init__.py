@@ -1,1 +1,1 @@
-"""Algorithms that learn from comparisons of completions, by the protocol of `reference.trainer.algorithms`."""
+"""Algorithms that learn from comparisons of completions, by the interface of `algorithms.protocol`."""

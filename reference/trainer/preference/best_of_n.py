@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from reference.trainer import double
 from reference.trainer.algorithms import options, ratio
-from reference.trainer.algorithms.protocol import Loss, MicroBatch, Rewards, StepTotals
+from reference.trainer.algorithms.protocol import Algorithm, Loss, MicroBatch, Rewards, StepTotals
 
 
 @dataclass(frozen=True, kw_only=True, config=options.CONFIG)
@@ -20,13 +20,10 @@ class Settings:
     """No settings."""
 
 
-class BestOfN:
-    """An `Algorithm` whose advantages are 1 for the winner of a group and 0 for the others."""
+class BestOfN(Algorithm):
+    """The advantages are 1 for the winner of a group and 0 for the others."""
 
     name = "best_of_n"
-    needs_reference = False
-    needs_entropy = False
-    needs_sampling = False
 
     def __init__(self, settings: Settings) -> None:
         """Keep the settings."""
@@ -35,13 +32,9 @@ class BestOfN:
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
         """Return 1 for the winner of each group and 0 for the others, (R,)."""
         del old_kl
-        found = np.zeros(len(rewards.values), np.float32)
-        found[winners(rewards.total(), rewards.group_size)] = 1.0
-        return found
-
-    def keep(self, rewards: Rewards) -> NDArray[np.bool_]:
-        """Train on every group (P,): each has a winner."""
-        return np.ones(len(rewards.values) // rewards.group_size, np.bool_)
+        advantages = np.zeros(len(rewards.values), np.float32)
+        advantages[winners(rewards.total(), rewards.group_size)] = 1.0
+        return advantages
 
     def loss(self, batch: MicroBatch, totals: StepTotals) -> Loss:
         """Return the micro-batch's share of the winners' mean negative log-prob, averaged over prompts."""

@@ -20,7 +20,7 @@ from pydantic.dataclasses import dataclass
 from reference.trainer import double
 from reference.trainer.algorithms import options
 from reference.trainer.algorithms.options import Positive
-from reference.trainer.algorithms.protocol import Loss, MicroBatch, Rewards, StepTotals
+from reference.trainer.algorithms.protocol import Algorithm, Loss, MicroBatch, Rewards, StepTotals
 from reference.trainer.preference import margins
 
 
@@ -50,23 +50,16 @@ class Settings:
             raise ValueError(f"ipo_lengths is 'mean', must be 'sum' for loss {self.loss!r}")
 
 
-class Dpo:
-    """An `Algorithm` over pairs of rows; `protocol` describes their order."""
+class Dpo(Algorithm):
+    """An algorithm over pairs of rows; `protocol` describes their order."""
 
     name = "dpo"
-    needs_entropy = False
-    needs_sampling = False
     pairs = True
-    """Whether advantages are preferences within pairs of rows, for the metrics."""
 
     def __init__(self, settings: Settings) -> None:
         """Keep the settings."""
         self.settings = settings
-
-    @property
-    def needs_reference(self) -> bool:
-        """Whether `MicroBatch.reference` is read."""
-        return not self.settings.reference_free
+        self.needs_reference = not settings.reference_free
 
     def advantages(self, rewards: Rewards, *, old_kl: NDArray[np.float64] | None = None) -> NDArray[np.float32]:
         """Return +1 for the chosen and -1 for the rejected completion (R,): the higher reward is chosen, the first of equal ones.

@@ -37,12 +37,12 @@ def signs_of(batch: MicroBatch) -> mx.array:
     Raises:
         ValueError: the rows are not pairs: an odd number, two groups in one pair, or other advantages.
     """
-    given = np.asarray(batch.advantages)
-    if given.ndim != 1 or given.size % 2:
+    advantages = np.asarray(batch.advantages)
+    if advantages.ndim != 1 or advantages.size % 2:
         raise ValueError(
-            f"`advantages` has shape {given.shape}, must be (2 P,): a pair is never split between micro-batches"
+            f"`advantages` has shape {advantages.shape}, must be (2 P,): a pair is never split between micro-batches"
         )
-    signs, groups = given.reshape(-1, 2), np.asarray(batch.groups).reshape(-1, 2)
+    signs, groups = advantages.reshape(-1, 2), np.asarray(batch.groups).reshape(-1, 2)
     wrong = np.flatnonzero(
         (signs.sum(axis=1) != 0) | ~np.isin(signs[:, 0], (-1, 0, 1)) | (groups[:, 0] != groups[:, 1])
     )

@@ -42,9 +42,9 @@ def format_(tags: Sequence[str]) -> Reward:
 
 
 def _in_order(text: str, marks: Sequence[str]) -> bool:
-    places = [text.find(mark) for mark in marks]
-    once = all(place >= 0 and text.rfind(mark) == place for mark, place in zip(marks, places, strict=True))
-    return once and places == sorted(places)
+    positions = [text.find(mark) for mark in marks]
+    once = all(position >= 0 and text.rfind(mark) == position for mark, position in zip(marks, positions, strict=True))
+    return once and positions == sorted(positions)
 
 
 def length(max_tokens: int, margin_tokens: int) -> Reward:

@@ -46,13 +46,17 @@ def functions(settings: Sequence[Any]) -> list[Function]:
     Raises:
         ValueError: a pattern, a length or a user's function is wrong.
     """
-    found: list[Function] = []
-    for one in settings:
-        name = one.function.rpartition(":")[2] if one.name == "user" else one.name
-        same = sum(other.name.partition("#")[0] == name for other in found)
+    created: list[Function] = []
+    for setting in settings:
+        name = setting.function.rpartition(":")[2] if setting.name == "user" else setting.name
+        same = sum(function.name.partition("#")[0] == name for function in created)
         label = f"{name}#{same + 1}" if same else name
-        found.append(Function(label, one.weight, MAKERS[one.name](one), getattr(one, "unscored", False), one.name))
-    return found
+        created.append(
+            Function(
+                label, setting.weight, MAKERS[setting.name](setting), getattr(setting, "unscored", False), setting.name
+            )
+        )
+    return created
 
 
 def _describe(sample: Sample) -> str:
@@ -76,15 +80,19 @@ def column(function: Function, samples: Sequence[Sample]) -> NDArray[np.float64]
         RewardError: it raised, or returned another number of values, no numbers, an infinity, or NaN without `unscored`.
     """
     try:
-        given = function.score(samples)
-        values = list(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping) else None
+        returned = function.score(samples)
+        values = (
+            list(returned)
+            if isinstance(returned, Iterable) and not isinstance(returned, str | bytes | Mapping)
+            else None
+        )
     except Exception as error:  # a user's function may raise anything
         culprit = _culprit(function, samples)
-        place = "the whole batch" if culprit is None else _describe(culprit)
-        raise RewardError(f"reward {function.name!r} raised {type(error).__name__}: {error} ({place})") from error
+        where = "the whole batch" if culprit is None else _describe(culprit)
+        raise RewardError(f"reward {function.name!r} raised {type(error).__name__}: {error} ({where})") from error
     if values is None:
         raise RewardError(
-            f"reward {function.name!r} gave {given!r} of type {type(given).__name__}, must be a list with one number a completion"
+            f"reward {function.name!r} gave {returned!r} of type {type(returned).__name__}, must be a list with one number a completion"
         )
     if len(values) != len(samples):
         raise RewardError(

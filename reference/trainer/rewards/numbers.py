@@ -34,7 +34,7 @@ def _three_digits(text: str, at: int) -> bool:
 
 def spans(text: str) -> list[tuple[int, int]]:
     """Return the spans of all numbers; a minus belongs to a number unless a digit, letter or closing bracket precedes it."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     at = 0
     while at < len(text):
         if text[at] not in _DIGITS:
@@ -44,9 +44,9 @@ def spans(text: str) -> list[tuple[int, int]]:
         minus = (
             at > 0 and text[at - 1] in "-\u2212" and not (at > 1 and (text[at - 2].isalnum() or text[at - 2] in ")]"))
         )
-        found.append((at - minus, end))
+        result.append((at - minus, end))
         at = end
-    return found
+    return result
 
 
 def value(text: str) -> Fraction | None:
@@ -64,11 +64,11 @@ def answer(text: str) -> Fraction | None:
     """Return the final answer of a text: the first number after its last mark, else its last number, else None."""
     marked = _marked(text)
     if marked >= 0:
-        found = spans(text[marked:])
-        if found:
-            return value(text[marked:][slice(*found[0])])
-    found = spans(text)
-    return value(text[slice(*found[-1])]) if found else None
+        numbers = spans(text[marked:])
+        if numbers:
+            return value(text[marked:][slice(*numbers[0])])
+    numbers = spans(text)
+    return value(text[slice(*numbers[-1])]) if numbers else None
 
 
 def alone(text: str) -> Fraction | None:

@@ -66,8 +66,8 @@ class Own:
         values |= {"prompts": [s.prompt for s in samples], "completions": [s.completion for s in samples]}
         if self.accepted is not None:
             values = {key: value for key, value in values.items() if key in self.accepted}
-        given: Sequence[float | None] = self.function(**values)
-        return given
+        rewards: Sequence[float | None] = self.function(**values)
+        return rewards
 
 
 def reward(where: str) -> Reward:

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.rollout import caches, decode, probe, rows, table
+from reference.trainer.rollout import caches, decode, probe, table
 
 
 def _prefill(model: Any, prompts: list[NDArray[np.int32]]) -> caches.Prefilled:
@@ -42,7 +42,7 @@ def rollout(model: Any, request: table.Request) -> table.Rollout:
         raise NotImplementedError("kv_bits in a ragged batch; mlx-lm cannot merge quantised caches: use path 'prefix'")
     if reason := why_not(model):
         raise NotImplementedError(f"{reason}; use path 'prefix', or 'auto', which then takes it")
-    used, source = np.unique(rows.prompts_of(request), return_inverse=True)
+    used, source = np.unique(table.prompts_of(request), return_inverse=True)
     prefilled = _prefill(model, [request.prompts[i] for i in used])
     steps = decode.Cached(model, prefilled)
     last = _repeated(steps, prefilled.last, source)

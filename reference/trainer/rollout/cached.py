@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from reference.trainer.rollout import caches, decode, quantised, rows, table
+from reference.trainer.rollout import caches, decode, table
 
 
 def rollout(model: Any, request: table.Request) -> table.Rollout:
     """Roll out every requested row."""
     result = table.Rollout.empty(request, "cached")
-    for row, prompt in enumerate(rows.prompts_of(request)):
-        prefilled = quantised.stored(caches.alone(model, request.prompts[prompt]), request.kv_bits)
+    for row, prompt in enumerate(table.prompts_of(request)):
+        prefilled = caches.stored(caches.alone(model, request.prompts[prompt]), request.kv_bits)
         decode.decode(decode.Cached(model, prefilled), prefilled.last, request, result, np.array([row]))
     return result

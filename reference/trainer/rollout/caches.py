@@ -1,4 +1,6 @@
-"""Fill mlx-lm's caches with prompts, and keep, repeat or drop rows in them.
+"""Fill mlx-lm's caches with prompts, keep, repeat or drop rows in them, and store keys and values in 8 or 4 bits.
+
+Quantised caches are for sampling only: losses, KLs and ratios always use a full forward pass.
 
 Rows are selected by positions from the host: mlx-lm's `BatchKVCache.filter` waits for the device once per layer.
 """
@@ -12,6 +14,8 @@ from mlx.utils import tree_map
 from mlx_lm.models import cache as mlx_caches
 from numpy.typing import NDArray
 
+from reference.trainer.config.errors import TrainerError
+
 Ints = NDArray[np.int64]
 
 LEFT_PADDED: Final = frozenset(("qwen3", "llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_text"))
@@ -20,6 +24,8 @@ LEFT_PADDED: Final = frozenset(("qwen3", "llama", "qwen3_moe", "gemma3_text", "q
 Other models are prefilled one by one and merged, which is correct wherever mlx-lm can merge caches. `jamba`, `olmo_hybrid` and `mamba`
 give wrong results when padded, in mlx-lm's own batching too.
 """
+GROUPS: Final = (64, 32)
+"""Columns of a head that share a scale of quantised keys or values: the first of these that divides the head; mlx-lm's default is 64."""
 WHOLE_LOGITS: Final = 1 << 22
 """Elements of a prefill's logits (16 MB) above which a second call computes those of the last position only."""
 
@@ -132,10 +138,10 @@ def merged(model: Any, prompts: Sequence[NDArray[np.int32]]) -> Prefilled:
     if loose := unmergeable(model):
         raise NotImplementedError(f"a batch of rows with {', '.join(loose)}, which mlx-lm cannot merge")
     apart = [alone(model, prompt) for prompt in prompts]
-    layers = zip(*(one.cache for one in apart), strict=True)
+    layers = zip(*(prefilled.cache for prefilled in apart), strict=True)
     cache = [type(layer[0]).merge(list(layer)) for layer in layers]
     lengths = np.array([len(prompt) for prompt in prompts], np.int64)
-    return Prefilled(cache, mx.concatenate([one.last for one in apart]), lengths.max() - lengths)
+    return Prefilled(cache, mx.concatenate([prefilled.last for prefilled in apart]), lengths.max() - lengths)
 
 
 def select(layer: Any, positions: mx.array, cut: int = 0) -> None:
@@ -152,3 +158,35 @@ def select(layer: Any, positions: mx.array, cut: int = 0) -> None:
         layer._idx -= cut  # noqa: SLF001 - as its own `filter` does, without waiting for the device
     else:  # one prompt's own cache, which has no row operations: only its arrays have rows
         layer.keys, layer.values = tree_map(lambda x: x[positions], (layer.keys, layer.values))
+
+
+def stored(prefilled: Prefilled, bits: int | None) -> Prefilled:
+    """Quantise keys and values of a prefill to 8 or 4 bits; with None return it unchanged.
+
+    Recurrent state is not quantised: it is small, and its error would accumulate. The rotating cache of a sliding window is not
+    quantised either: it does not grow, and mlx-lm has no quantised form of it.
+
+    Raises:
+        NotImplementedError: mlx-lm cannot quantise the model's caches.
+        TrainerError: no group size divides a head.
+    """
+    if bits is None:
+        return prefilled
+    if not any(isinstance(layer, mlx_caches.KVCache) for layer in prefilled.cache):
+        raise NotImplementedError("a quantised KV cache; this model has no plain KVCache to quantise")
+    return prefilled._replace(cache=[_quantised(layer, bits) for layer in prefilled.cache])
+
+
+def _quantised(layer: Any, bits: int) -> Any:
+    if isinstance(layer, mlx_caches.ArraysCache | mlx_caches.RotatingKVCache):
+        return layer
+    if not isinstance(layer, mlx_caches.KVCache):
+        raise NotImplementedError(f"a quantised {type(layer).__name__}; mlx-lm quantises KVCache only")
+    widths = {layer.keys.shape[-1], layer.values.shape[-1]}
+    for size in GROUPS:
+        if all(width % size == 0 for width in widths):
+            return layer.to_quantized(group_size=size, bits=bits)
+    raise TrainerError(
+        f"kv_bits is {bits}, but this model's heads have {sorted(widths)} columns, must be multiples of {GROUPS[-1]}; "
+        "remove rollout.kv_bits"
+    )

@@ -12,7 +12,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.rollout import batched, caches, decode, fixed, rows, table
+from reference.trainer.rollout import batched, caches, decode, fixed, table
 
 Ints = NDArray[np.int64]
 
@@ -121,7 +121,7 @@ def rollout(model: Any, request: table.Request) -> table.Rollout:
 
 def _rollout(model: Any, request: table.Request) -> table.Rollout:
     result = table.Rollout.empty(request, "compiled")
-    used, source = np.unique(rows.prompts_of(request), return_inverse=True)
+    used, source = np.unique(table.prompts_of(request), return_inverse=True)
     prefilled = caches.together(model, [request.prompts[i] for i in used])
     steps = Compiled(model, prefilled, source)
     last = prefilled.last[mx.array(source.astype(np.int32))]

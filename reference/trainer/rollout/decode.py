@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.rollout import caches, rows, sampler, table
+from reference.trainer.rollout import caches, sampler, table
 
 Ints = NDArray[np.int64]
 
@@ -63,21 +63,21 @@ class Cached:
 def decode(steps: Steps, last: mx.array, request: table.Request, result: table.Rollout, chosen: Ints) -> None:
     """Draw all tokens of the `chosen` rows (N,) of the table, whose first logits are `last` (N, V).
 
-    The batch holds the rows `chosen[place]`. Ended rows stay in it, idle, until few rows are live (`SPARSE`).
+    The batch holds the rows `chosen[index]`. Ended rows stay in it, idle, until few rows are live (`SPARSE`).
     """
     mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; the prefill runs while the uniforms are computed
     steps.ahead()
     draws = sampler.Sampler(request, result.rows[chosen])
     most = request.most()[chosen]
-    place = np.arange(len(chosen))
+    index = np.arange(len(chosen))
     live = np.ones(len(chosen), np.bool_)  # of the batch's rows
     for t in range(request.max_tokens):
         logits = sampler.host(last)
         at = np.flatnonzero(live)
         read = logits if len(at) == len(logits) else logits[at]
-        tokens, behaviour = draws.draw(read, place[at], t)
-        ended = rows.finished(tokens, request.eos_ids, np.zeros(len(at), np.bool_))
-        drawn_by = place[at]
+        tokens, behaviour = draws.draw(read, index[at], t)
+        ended = table.finished(tokens, request.eos_ids, np.zeros(len(at), np.bool_))
+        drawn_by = index[at]
         stays = ~ended & (t + 1 < most[drawn_by])
         going = at[stays]
         over = not len(going)
@@ -89,7 +89,7 @@ def decode(steps: Steps, last: mx.array, request: table.Request, result: table.R
             if len(going) <= SPARSE * len(live) and (width := steps.width(len(going))) < len(live):
                 filled = np.concatenate([going, np.repeat(going[:1], width - len(going))])
                 steps.keep(filled)
-                place, next_tokens = place[filled], next_tokens[filled]
+                index, next_tokens = index[filled], next_tokens[filled]
                 live = np.arange(width) < len(going)
             last = steps.step(next_tokens)
             mx.async_eval(last)  # type: ignore[no-untyped-call]  # MLX's stub; while it runs, the next graph is built and what was drawn is written down

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.trainer.rollout import caches, decode, quantised, rows, table
+from reference.trainer.rollout import caches, decode, table
 
 
 def _prefill(model: Any, prompt: NDArray[np.int32]) -> caches.Prefilled:
@@ -31,10 +31,10 @@ def rollout(model: Any, request: table.Request) -> table.Rollout:
     if reason := why_not(model):
         raise NotImplementedError(f"{reason}; use path 'cached', or 'auto', which then takes it")
     result = table.Rollout.empty(request, "prefix")
-    prompt_of = rows.prompts_of(request)
+    prompt_of = table.prompts_of(request)
     for prompt in np.unique(prompt_of):
         group = np.flatnonzero(prompt_of == prompt)
-        prefilled = quantised.stored(_prefill(model, request.prompts[prompt]), request.kv_bits)
+        prefilled = caches.stored(_prefill(model, request.prompts[prompt]), request.kv_bits)
         steps = decode.Cached(model, prefilled)
         steps.keep(np.zeros(len(group), np.int64))
         last = prefilled.last[np.zeros(len(group), np.int32).tolist()]

@@ -29,9 +29,9 @@ def why_not(model: Any) -> str:
 
 
 def _tried(model: Any) -> str:
-    words = np.random.default_rng(0).integers(1, 16, (len(LENGTHS), max(LENGTHS) + STEPS)).astype(np.int32)
+    tokens = np.random.default_rng(0).integers(1, 16, (len(LENGTHS), max(LENGTHS) + STEPS)).astype(np.int32)
     try:
-        off = _distance(model, words)
+        off = _distance(model, tokens)
     except (ValueError, IndexError, TypeError, AttributeError) as error:
         return (
             f"a batch of rows of different lengths fails in mlx-lm's {caches.family(model)}: {str(error).rstrip('.')}"
@@ -44,13 +44,13 @@ def _tried(model: Any) -> str:
     )
 
 
-def _distance(model: Any, words: np.ndarray) -> float:
+def _distance(model: Any, tokens: np.ndarray) -> float:
     """Return the largest difference of logits in the batch and alone in the median row, as a share of the row's range."""
-    prompts = [row[:length] for row, length in zip(words, LENGTHS, strict=True)]
+    prompts = [row[:length] for row, length in zip(tokens, LENGTHS, strict=True)]
     batch, rows = caches.merged(model, prompts).cache, [caches.alone(model, prompt).cache for prompt in prompts]
     worst = np.zeros(len(LENGTHS))
     for step in range(STEPS):
-        column = np.array([row[length + step] for row, length in zip(words, LENGTHS, strict=True)], np.int32)[:, None]
+        column = np.array([row[length + step] for row, length in zip(tokens, LENGTHS, strict=True)], np.int32)[:, None]
         together = np.array(caches.feed(model, mx.array(column), batch).astype(mx.float32))
         for row, cache in enumerate(rows):
             alone = np.array(caches.feed(model, mx.array(column[row : row + 1]), cache).astype(mx.float32))[0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import rlkernels
 from reference.trainer import sampling
-from reference.trainer.rollout import rows, table
+from reference.trainer.rollout import table
 
 Ints = NDArray[np.int64]
 Tokens = NDArray[np.int32]
@@ -54,7 +54,7 @@ class Sampler:
 
     def __init__(self, request: table.Request, pairs: Ints) -> None:
         """Compute every random number of the rows `pairs` (R, 2) of (prompt, sample)."""
-        keys = rows.draw_index(pairs, np.arange(len(pairs)))
+        keys = table.draw_index(pairs, np.arange(len(pairs)))
         counter = (request.seed, request.round, keys[:, :1], keys[:, 1:], np.arange(request.max_tokens)[None, :])
         self.settings = request.settings
         self.uniforms: Floats = np.asarray(rlkernels.uniforms(*counter))

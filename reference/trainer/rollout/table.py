@@ -1,4 +1,4 @@
-"""The request and the result of a rollout, the same for every path."""
+"""The request and the result of a rollout, the same for every path, and the bookkeeping of their rows."""
 
 from dataclasses import dataclass, field
 
@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.trainer import sampling
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +111,30 @@ class Rollout:
             if self.logits is None:
                 self.logits = np.zeros((*self.tokens.shape, logits.shape[1]), np.float32)
             self.logits[rows, step] = logits
+
+
+def prompt_of_row(rows: Ints, prompts: int, samples: int) -> Ints:
+    """Return the (prompt index, sample index) (R, 2) of row numbers (R,), which count prompt-major.
+
+    Raises:
+        ValueError: a row is outside the table of `prompts` x `samples`.
+    """
+    if ((rows < 0) | (rows >= prompts * samples)).any():
+        raise ValueError(f"rows are {rows.min()}..{rows.max()}, must be in 0..{prompts * samples - 1}")
+    return np.stack([rows // samples, rows % samples], axis=1)
+
+
+def prompts_of(request: Request) -> Ints:
+    """Return the prompt index of every requested row (R,)."""
+    numbers = request.rows[:, 0] * request.samples + request.rows[:, 1]
+    return prompt_of_row(numbers, len(request.prompts), request.samples)[:, 0]
+
+
+def draw_index(pairs: Ints, positions: Ints) -> Ints:  # noqa: ARG001 - the position is what must not matter
+    """Return the (prompt, sample) keys (R, 2) of the rows' draws; they do not depend on the positions (R,) in the batch."""
+    return pairs
+
+
+def finished(tokens: NDArray[np.int32], eos_ids: Ints, before: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which rows (R,) have ended after these tokens (R,): before, or with an end token now."""
+    return before | np.isin(tokens, eos_ids)

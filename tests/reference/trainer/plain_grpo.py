@@ -1,26 +1,18 @@
 """GRPO as its paper writes it, in a few lines of plain MLX: an algorithm for tests of the engine, which must not need a real one."""
 
-from dataclasses import dataclass
-
 import mlx.core as mx
 import numpy as np
 
 from reference.trainer.algorithms import protocol
 
 
-@dataclass
-class PlainGrpo:
+class PlainGrpo(protocol.Algorithm):
     """Clipped surrogate, k3, row means over the rows of the whole step; z-scores by NumPy."""
 
-    beta: float = 0.0
-    keep_varied: bool = False
-    name: str = "plain-grpo"
-    needs_entropy: bool = False
-    needs_sampling: bool = False
+    name = "plain-grpo"
 
-    @property
-    def needs_reference(self) -> bool:
-        return self.beta > 0
+    def __init__(self, beta: float = 0.0, *, keep_varied: bool = False) -> None:
+        self.beta, self.keep_varied, self.needs_reference = beta, keep_varied, beta > 0
 
     def advantages(self, rewards: protocol.Rewards, *, old_kl: np.ndarray | None = None) -> np.ndarray:
         total = rewards.total().reshape(-1, rewards.group_size)

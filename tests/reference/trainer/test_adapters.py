@@ -12,7 +12,7 @@ from mlx.utils import tree_flatten
 from reference import tiny_families
 from reference.trainer import checkpointing, heads, lora
 from reference.trainer import model as models
-from reference.trainer.adapters import dropout, layers, settings, targets
+from reference.trainer.adapters import dropout, layers, settings
 
 FAMILIES = sorted(tiny_families.FAMILIES)
 EXPERTS = ["qwen3_moe", "qwen3_next"]
@@ -69,7 +69,7 @@ class TestTargets:
     @pytest.mark.parametrize("family", FAMILIES)
     def test_every_projection_of_every_block(self, family: str, bits: int) -> None:
         """Without names, all projections of each block, experts and linear attention too, and no router."""
-        found = targets.find(_model(family, bits), settings.Settings())
+        found = lora.find(_model(family, bits), settings.Settings())
         assert set(found) == {f"{n}.{name}" for n, block in enumerate(BLOCKS[family]) for name in block}
 
     @pytest.mark.parametrize(
@@ -84,11 +84,11 @@ class TestTargets:
     )
     def test_named(self, spec: dict[str, Any], expected: set[str]) -> None:
         """A name is the end of a path; `layers` counts from the last block, and modules outside blocks are always in reach."""
-        assert set(targets.find(_model("qwen3"), settings.complete(spec))) == expected
+        assert set(lora.find(_model("qwen3"), settings.complete(spec))) == expected
 
     def test_routers_if_asked(self) -> None:
         """The router and the shared expert's gate, which stand beside the experts."""
-        found = targets.find(_model("qwen3_next"), settings.Settings(targets=("o_proj",), routers=True))
+        found = lora.find(_model("qwen3_next"), settings.Settings(targets=("o_proj",), routers=True))
         routers = [f"{n}.mlp.{name}" for n in (0, 1) for name in ("gate", "shared_expert_gate")]
         assert set(found) == {"1.self_attn.o_proj", *routers}
 
@@ -170,7 +170,7 @@ def test_an_adapter_is_the_sum_of_its_matrices(family: str, bits: int, spec: dic
     }
     scale = {name: adapter.scale for name, adapter in adapters.items()}
     lora.detach(model)
-    modules = targets.walk(model)
+    modules = lora.walk(model)
     for name, leaf in values.items():
         weight = np.array(modules[name].weight, np.float64)
         a, b = leaf["lora_a"], leaf["lora_b"]
@@ -210,9 +210,9 @@ def test_every_type_at_once_goes_off() -> None:
         "0.mlp.switch_mlp.up_proj": "lora",
         "model.embed_tokens": "dora",
     }
-    modules = targets.walk(model)
+    modules = lora.walk(model)
     new = {n: layers.wrap(n, modules[n], settings.Settings(kind=kind, b_std=0.1), words) for n, kind in wanted.items()}
-    targets.replace(model, new)
+    lora.replace(model, new)
     assert len({type(adapter) for adapter in lora.adapters(model).values()}) == 4
     assert np.abs(np.array(model(IDS)) - base).max() > 0.1
     with lora.adapters_off(model):

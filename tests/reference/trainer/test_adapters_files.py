@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from reference import tiny_families
 from reference.trainer import lora
 from reference.trainer import model as models
-from reference.trainer.adapters import files, layers, settings, targets
+from reference.trainer.adapters import files, layers, settings
 
 IDS = mx.array(np.random.default_rng(0).integers(3, 320, (2, 16)).astype(np.int32))
 START = {"seed": 3, "b_std": 0.1}
@@ -130,8 +130,8 @@ def test_no_adapters_is_an_error(tmp_path: Path) -> None:
 def test_mixed_kinds_do_not_fit_the_layout(tmp_path: Path) -> None:
     """Mlx-lm's configuration has one kind and one rank for all; the message has what was found."""
     model = models.load({}).model
-    words, modules = np.random.Philox(key=1).random_raw, targets.walk(model)
+    words, modules = np.random.Philox(key=1).random_raw, lora.walk(model)
     kinds = {"0.mlp.up_proj": settings.Settings(rank=2), "1.mlp.up_proj": settings.Settings(kind="dora")}
-    targets.replace(model, {name: layers.wrap(name, modules[name], kind, words) for name, kind in kinds.items()})
+    lora.replace(model, {name: layers.wrap(name, modules[name], kind, words) for name, kind in kinds.items()})
     with pytest.raises(ValueError, match=r"found \['dora', 'lora'\], \[2, 4\]"):
         files.save(model, tmp_path)

@@ -15,7 +15,7 @@ from gates.subjects.mlx_trainer import loss as subject
 from reference.oracle import advantages as oracle_advantages
 from reference.oracle import losses
 from reference.trainer import double
-from reference.trainer.algorithms import corrections, dapo, entropy, kl, protocol, registry
+from reference.trainer.algorithms import corrections, dapo, entropy, protocol, ratio, registry
 
 TRAINER = Path(__file__).resolve().parents[3] / "reference" / "trainer"
 CONCRETE = {name.replace("-", "_") for name in registry.ALGORITHMS} | {"preference"}
@@ -71,7 +71,10 @@ class TestRegistry:
             ("dapo", {"aggregation": "local"}, ["dapo.aggregation is 'local'", "'global'"]),
             ("dapo", {"overlong_limit": 4, "overlong_buffer": 5}, ["overlong_buffer is 5", "overlong_limit = 4"]),
             ("rloo", {"kl_in_reward": False}, ["kl_in_reward is False", "must be True"]),
-            ("cispo", {"epsilon_low": 0.2}, ["cispo.epsilon_low is unknown", "did you mean 'epsilon_high'?"]),
+            ("sapo", {"epsilon_low": 0.2}, ["sapo.epsilon_low is unknown", "must be one of aggregation"]),
+            ("cispo", {"epsilon_low": 0.2, "epsilon_high": 0.5, "bound": "absolute"}, ["epsilon_low is 0.2", "0.5"]),
+            ("reinforce", {"advantage_scale": "group"}, ["advantage_scale is 'group'", "'batch' or 'none'"]),
+            ("reinforce++", {"kl_in_reward": False}, ["kl_in_reward is False", "must be True"]),
             ("gspo", {"correction": "tis"}, ["correction_level is 'token'", "'seq_sum'"]),
             ("grpo", {"entropy_share": 0.0}, ["grpo.entropy_share is 0.0", "greater than 0"]),
             ("grpo", {"correction_low": 3.0}, ["correction_low is 3.0", "correction_high = 2.0"]),
@@ -382,4 +385,4 @@ class TestPairs:
         """Masked slots, NaN included, add nothing: (-1 + 3) + (-2 + 2.5) = 2.5."""
         old = mx.array([[-1.0, -2.0, math.nan]])
         reference = mx.array([[-3.0, -2.5, 0.0]])
-        assert kl.in_reward(old, reference, mx.array([[True, True, False]])).tolist() == [2.5]
+        assert ratio.kl_in_reward(old, reference, np.array([[True, True, False]])).tolist() == [2.5]

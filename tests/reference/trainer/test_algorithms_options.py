@@ -1,13 +1,13 @@
 """No setting is inert: for every algorithm, every key that is changed changes what the algorithm computes."""
 
-from dataclasses import fields
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 import mlx.core as mx
 import numpy as np
 import pytest
 
-from reference.trainer.algorithms import entropy, kl, protocol, registry
+from reference.trainer.algorithms import entropy, options, protocol, ratio, registry
 
 ROWS, WIDTH, GROUP = 8, 6, 4
 MASK = np.arange(WIDTH) < np.array([6, 2, 5, 3, 1, 6, 4, 4])[:, None]
@@ -23,7 +23,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {  # key: what must hold for it
     "advantage_scale": ({"advantage_scale": "none"}, "batch"),
     "advantage_ddof": (SCALED, 0),
     "advantage_epsilon": (SCALED, 0.5),
-    "advantage_epsilon_mode": (SCALED | {"advantage_epsilon": 0.1}, "inside"),
+    "advantage_epsilon_mode": (SCALED | {"advantage_epsilon": 0.1, "advantage_epsilon_mode": "add"}, "inside"),
     "advantage_baseline": ({"advantage_baseline": "mean", "advantage_scale": "group"}, "leave-one-out"),
     "correction": ({}, "tis"),
     "correction_level": (CORRECTED, "token"),
@@ -33,7 +33,11 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {  # key: what must hold for it
     "entropy_bonus": ({}, 0.1),
     "epsilon_low": ({"epsilon_low": 1e-3}, 0.05),
     "epsilon_high": ({"epsilon_high": 1e-3}, 0.05),
-    "delta": ({}, 1.5),
+    "delta": ({"advantage_baseline": "mean"}, 1.5),
+    "k_positive": ({}, 1.0),
+    "lambda_positive": ({}, 1.0),
+    "k_negative": ({}, 1.0),
+    "lambda_negative": ({}, 1.0),
     "bound": ({"epsilon_high": 0.9}, "absolute"),
     "temperature_positive": ({}, 2.0),
     "temperature_negative": ({}, 2.0),
@@ -46,8 +50,8 @@ CHANGES: dict[str, tuple[dict[str, Any], Any]] = {  # key: what must hold for it
     "ipo_lengths": ({"loss": "ipo"}, "mean"),
     "reference_free": ({}, True),
 }
-FIXED = {("rloo", "kl_in_reward"), ("rloo", "kl_estimator"), ("rloo", "kl_ratio")}
-"""Its KL is the summed k1 in the reward; other values are refused."""
+FIXED = {(name, key) for name in ("rloo", "reinforce++") for key in ("kl_in_reward", "kl_estimator", "kl_ratio")}
+"""Their KL is the summed k1 in the reward; other values are refused."""
 
 
 def outcome(name: str, settings: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
@@ -60,12 +64,12 @@ def outcome(name: str, settings: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
     size = 2 if name in {"dpo", "online_dpo"} else GROUP
     values = np.stack([np.array([1, 1, 1, 1, 0, 1, 0, 1]), np.array([0.1, 0.4, 0, 0, 0.2, 0.1, 0.3, 0])], axis=1)
     rewards = protocol.Rewards(values.astype(np.float64), np.ones(2), size, MASK.sum(axis=1), accuracy=0)
-    penalty = kl.in_reward(mx.array(old), mx.array(reference), mx.array(MASK))
+    penalty = ratio.kl_in_reward(old, reference, MASK)
     gains = algorithm.advantages(rewards, old_kl=penalty)
     found = entropy.threshold(heights, MASK, settings.get("entropy_share", 1.0))
     groups = np.arange(ROWS) // size
     counts = protocol.step_totals(MASK.sum(axis=1), groups, micro_batches=1, max_length=9)
-    whole = protocol.StepTotals(*(getattr(counts, f.name) for f in fields(counts)[:5]), 30.0, found.least, found.tokens)
+    whole = replace(counts, window_tokens=30.0, width=WIDTH, entropy_threshold=found.least, entropy_tokens=found.tokens)
 
     def loss(x: mx.array, h: mx.array) -> mx.array:
         others = (mx.array(y) for y in (old, reference, sampling))
@@ -104,10 +108,10 @@ def test_every_key_has_an_effect(name: str, key: str) -> None:
     assert all(np.isfinite(x).all() for x in after)
 
 
-@pytest.mark.parametrize("aggregation", ["row-mean", "row-sum", "constant", "global", "group", "trl", "micro-batch"])
+@pytest.mark.parametrize("aggregation", get_args(options.Aggregation))
 def test_every_aggregation_is_its_own(aggregation: str) -> None:
     """On one ragged batch no two aggregations give the same loss."""
-    others = {"row-mean", "row-sum", "constant", "global", "group", "trl", "micro-batch"} - {aggregation}
+    others = {*get_args(options.Aggregation)} - {aggregation}
     here = float(outcome("grpo", {"aggregation": aggregation})[2])
     same = [other for other in others if abs(float(outcome("grpo", {"aggregation": other})[2]) - here) < 1e-6]
     assert same == (["global"] if aggregation == "micro-batch" else ["micro-batch"] if aggregation == "global" else [])

@@ -20,7 +20,7 @@ Tables = dict[str, dict[str, Any]]
 pytestmark = pytest.mark.slow
 
 SETTINGS: Mapping[str, tuple[Any, ...]] = {
-    "aggregation": ("row-sum", "constant", "global", "group"),
+    "aggregation": ("row-sum", "constant", "width", "global", "group"),
     "beta": (0.3,),
     "kl_estimator": ("k1", "k2", "k3"),
     "kl_ratio": ("token", "sequence"),
@@ -30,7 +30,7 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "advantage_ddof": (0,),
     "advantage_epsilon": (0.5,),
     "advantage_epsilon_mode": ("inside", "threshold"),
-    "advantage_baseline": ("mean", "leave-one-out"),
+    "advantage_baseline": ("mean", "leave-one-out", "batch"),
     "correction": ("tis", "mis"),
     "correction_level": ("token", "seq_sum"),
     "correction_low": (1.0,),
@@ -42,6 +42,10 @@ SETTINGS: Mapping[str, tuple[Any, ...]] = {
     "epsilon_high": (1e-6,),
     "delta": (),  # no ratio comes so far in three updates; test_algorithms_options.py has one that does
     "bound": ("absolute",),
+    "k_positive": (1.0,),
+    "lambda_positive": (1.0,),
+    "k_negative": (1.0,),
+    "lambda_negative": (1.0,),
     "temperature_positive": (2.0,),
     "temperature_negative": (2.0,),
     "dynamic_sampling": ("accuracy",),
@@ -149,8 +153,9 @@ def _mistakes(look: Look, folder: Path, before: Tables, changes: Iterator[tuple[
     return found
 
 
-SAME = {("dynamic_sampling", "accuracy"), ("bnpo-trl", "aggregation")}
-"""Coincidences of this small run (a model without a right answer; parts with as many tokens): test_algorithms_options.py has both."""
+SAME = {("dynamic_sampling", "accuracy"), ("bnpo-trl", "aggregation"), ("aggregation", "width")}
+"""Coincidences of this small run (a model without a right answer; micro-batches with as many tokens; a longest completion of
+`max_tokens`, so that the width is Dr. GRPO's constant): test_algorithms_options.py has all three."""
 
 
 def _algorithm(name: str, settings: Mapping[str, Any]) -> Tables:

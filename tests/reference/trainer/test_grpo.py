@@ -193,7 +193,7 @@ class TestFromLogits:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"algorithm": "ppo"}, NotImplementedError),
+        ({"algorithm": "trpo"}, NotImplementedError),
         ({"cispo_bound": "relative"}, ValueError),
         ({"delta": 1.1}, ValueError),
         ({"beta": 0.1}, ValueError),

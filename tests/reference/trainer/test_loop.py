@@ -152,9 +152,9 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         runs.train(config)
 
 
-@pytest.mark.parametrize("name", ["grpo", "dapo", "gspo", "rloo", "cispo"])
-def test_any_algorithm_of_the_registry_trains(tmp_path: Path, name: str) -> None:
-    """Two updates on each of two parts change the adapters, by every kind of ratio."""
+@pytest.mark.parametrize("name", ["grpo", "dapo", "gspo", "rloo", "cispo", "reinforce", "reinforce++", "ppo", "vespo"])
+def test_algorithms_of_the_registry_train(tmp_path: Path, name: str) -> None:
+    """Two updates on two micro-batches each have a gradient, for every kind of ratio."""
     config = runs.config(
         tmp_path / "run",
         algorithm={"name": name, "settings": {}},
@@ -171,7 +171,7 @@ def test_one_update_of_the_engine_is_that_of_the_definition(tmp_path: Path) -> N
     config = runs.config(tmp_path / "run", loop={"steps": 1, "micro_batch_rows": 4, "evaluate_every_steps": 0})
     algorithm = PlainGrpo(beta=0.04)
     run = loop_run.Run(config, algorithm, resume=False)
-    generation = run.engine.generate(run._places, 0)
+    generation = run.engine.generate(run._upcoming(), 0)
     prompts = [generation.prompts[row // 4].ids for row in range(8)]
     batch = logprobs.pack(prompts, generation.tokens, generation.lengths)
     with lora.adapters_off(run.model):
@@ -237,14 +237,16 @@ def test_entropy_mask_does_not_depend_on_micro_batches(tmp_path: Path, rows: int
     assert np.abs(found["other"] - found["whole"]).max() > 10 * close
 
 
-def test_the_tokens_of_trls_window_are_shared_out(tmp_path: Path) -> None:
-    """Four prompts in two optimizer steps: each divides by half of the batch's tokens, whatever its own rows hold."""
+def test_steps_share_window_tokens_and_width(tmp_path: Path) -> None:
+    """Four prompts in two optimizer steps: each has half of the batch's tokens and its width, whatever its own rows hold."""
     config = runs.config(tmp_path / "run", loop={"prompts_per_step": 4})
     run = loop_run.Run(config, PlainGrpo(), resume=False)
-    generation = run.engine.generate(run._places, 0)
+    generation = run.engine.generate(run._upcoming(), 0)
     steps = micro_batches.cut(generation, 2, 3, 6)
     run.close()
     assert [step.totals.window_tokens for step in steps] == [generation.lengths.sum() / 2] * 2
+    assert [step.totals.width for step in steps] == [generation.lengths.max()] * 2
+    assert {part.batch.width for step in steps for part in step.micro_batches} == {generation.lengths.max()}
     assert steps[0].totals.tokens == generation.lengths[:8].sum()
 
 
@@ -296,7 +298,7 @@ def test_cutting_keeps_groups_together(tmp_path: Path) -> None:
     """Five prompts dealt to two optimizer steps: 3 and 2; groups count from 0 in each, and no row is lost."""
     config = runs.config(tmp_path / "run", loop={"prompts_per_step": 5})
     run = loop_run.Run(config, PlainGrpo(), resume=False)
-    generation = run.engine.generate(run._places, 0)
+    generation = run.engine.generate(run._upcoming(), 0)
     steps = micro_batches.cut(generation, 2, 5, 6)
     run.close()
     assert [[len(part.rows) for part in step.micro_batches] for step in steps] == [[5, 5, 2], [5, 3]]

@@ -59,7 +59,7 @@ def test_pairs_stand_as_the_data_says(tmp_path: Path) -> None:
         loop={"evaluate_every_steps": 0, "prompts_per_step": 2},
     )
     run = loop_run.Run(config, algorithm.create(config), resume=False)
-    made = run.engine.generate(run._places, 0)
+    made = run.engine.generate(run._upcoming(), 0)
     learned = run.engine.learn(made, 1, 1e-3)
     run.close()
     decoded = [run.tokenizer.decode(row[row >= 0].tolist()) for row in made.tokens]

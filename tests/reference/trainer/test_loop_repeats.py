@@ -56,15 +56,15 @@ def test_no_two_completions_share_their_draws(tmp_path: Path, path: str) -> None
     """On every path the uniforms are those of the keys, all rows differ, and so do the groups of the prompt that repeats."""
     config = _config(tmp_path / "run", path=path)
     run = loop_run.Run(config, algorithm.create(config), resume=False)
-    places = run._places(0, 4)
+    upcoming = run._upcoming()
     source = run.source
-    asked = engine_rollout.request(source.prompts, places, config.rollout, source.eos_ids, 0)
-    result = rollouts.run(run.model, asked, path)
-    generation = run.engine.generate(run._places, 0)
+    request = engine_rollout.request(source.prompts, upcoming, config.rollout, source.eos_ids, 0)
+    result = rollouts.run(run.model, request, path)
+    generation = run.engine.generate(upcoming, 0)
     run.close()
-    (twice,) = {place for place in places if places.count(place) == 2}
-    first, second = (n for n, place in enumerate(places) if place == twice)
-    by_hand = [[place, j + (4 if n == second else 0)] for n, place in enumerate(places) for j in range(4)]
+    (repeated,) = {prompt for prompt in upcoming if upcoming.count(prompt) == 2}
+    first, second = (n for n, prompt in enumerate(upcoming) if prompt == repeated)
+    by_hand = [[prompt, j + (4 if n == second else 0)] for n, prompt in enumerate(upcoming) for j in range(4)]
     u = sampling.uniforms(config.rollout.seed, 0, np.array(by_hand), 0)
     assert len(set(u.tolist())) == 16
     assert result.uniforms[:, 0].tolist() == u.tolist()

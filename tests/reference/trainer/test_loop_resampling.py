@@ -66,8 +66,8 @@ class TestDynamicSampling:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(source, "once", spy)
-            run.engine.generate(run._places, 7)
+            run.engine.generate(run._upcoming(), 7)
         run.close()
         assert [round_ for _, round_ in asked] == [7, 8]
-        assert asked[0][0] + asked[1][0] == run._places(0, 4)
+        assert asked[0][0] + asked[1][0] == run._upcoming()
         assert len(set(asked[0][0] + asked[1][0])) == 4

@@ -12,11 +12,12 @@ import runs
 from mlx.utils import tree_flatten
 from plain_grpo import PlainGrpo
 
-from reference.trainer.algorithms import protocol
+from reference.trainer import logprobs
+from reference.trainer.algorithms import entropy, protocol, registry
 from reference.trainer.config import algorithm as algorithms
 from reference.trainer.config import sections
-from reference.trainer.engine import constants, guard, optimizer
-from reference.trainer.engine import passes as loop
+from reference.trainer.engine import guard, optimizer
+from reference.trainer.engine import step as engine
 from reference.trainer.loop import run as loop_run
 from reference.trainer.metrics import numbers
 
@@ -101,12 +102,12 @@ class TestOptimizer:
     def test_clipping_uses_the_global_norm(self) -> None:
         """Two arrays of norm 3 and 4 have norm 5: at the limit 1 each shrinks by 5, at 6 none changes a bit."""
         gradient = {"a": mx.array([3.0, 0.0]), "b": [mx.array([0.0, 4.0])]}
-        assert loop.global_norm(gradient) == 5.0
-        clipped = dict(tree_flatten(optimizer.clipped(gradient, 5.0, 1.0)))
+        assert engine.global_norm(gradient) == 5.0
+        clipped = dict(tree_flatten(engine.clipped(gradient, 5.0, 1.0)))
         assert clipped["a"].tolist() == pytest.approx([0.6, 0.0])
         assert clipped["b.0"].tolist() == pytest.approx([0.0, 0.8])
-        assert optimizer.clipped(gradient, 5.0, 6.0) is gradient
-        assert optimizer.clipped(gradient, 5.0, "off") is gradient
+        assert engine.clipped(gradient, 5.0, 6.0) is gradient
+        assert engine.clipped(gradient, 5.0, "off") is gradient
 
     def test_run_without_gradient_limit_can_be_resumed(self, tmp_path: Path) -> None:
         """Checkpoints hold the configuration; updates are those of a limit that no gradient comes near."""
@@ -163,7 +164,7 @@ class TestMaskTruncatedCompletions:
         sampled = {"rollout": {"max_tokens": 2, "samples_per_prompt": 8, "stop_ids": list(range(3, 160))}}
         config = runs.config(tmp_path / "run", **self.MASKED, **sampled)
         run = loop_run.Run(config, algorithms.create(config), resume=False)
-        generation = run.engine.generate(run._places, 0)
+        generation = run.engine.generate(run._upcoming(), 0)
         learned = run.engine.learn(generation, 1, 1e-3)
         run.close()
         assert 0 < generation.ended.sum() < len(generation.ended)
@@ -174,7 +175,7 @@ class TestMaskTruncatedCompletions:
         assert not learned.policy[~generation.ended].any()
         live = np.arange(learned.policy.shape[1]) < learned.lengths[:, None]
         d = (learned.reference.astype(np.float64) - learned.policy)[live]
-        found = numbers.of_step(generation, learned, ["low"], 1e-3, (0.2, 0.2))
+        found = numbers.of_step(generation, learned, ["low"], 1e-3, registry.create("grpo", {}))
         assert found["kl"] == pytest.approx(float((np.exp(d) - d - 1).mean()), rel=1e-9)
         assert found["truncated_share"] == np.mean(~generation.ended)
 
@@ -194,13 +195,13 @@ class TestMaskTruncatedCompletions:
 def test_entropy_threshold_has_the_dropout_of_its_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The entropies that decide which tokens train are those of the update, bit for bit, though they come from a pass of their own."""
     seen: list[np.ndarray] = []
-    threshold = constants.entropy.threshold
+    threshold = entropy.threshold
 
     def spy(entropies: Any, *rest: Any) -> Any:
         seen.append(np.asarray(entropies))
         return threshold(entropies, *rest)
 
-    monkeypatch.setattr(constants.entropy, "threshold", spy)
+    monkeypatch.setattr(entropy, "threshold", spy)
     config = runs.config(
         tmp_path / "run",
         adapter={"dropout": 0.5, "b_std": 0.2},
@@ -208,7 +209,7 @@ def test_entropy_threshold_has_the_dropout_of_its_update(tmp_path: Path, monkeyp
         loop={"steps": 1, "micro_batch_rows": 3, "evaluate_every_steps": 0},
     )
     run = loop_run.Run(config, algorithms.create(config), resume=False)
-    learned = run.engine.learn(run.engine.generate(run._places, 0), 1, 1e-3)
+    learned = run.engine.learn(run.engine.generate(run._upcoming(), 0), 1, 1e-3)
     run.close()
     assert learned.entropy is not None
     assert np.array_equal(seen[0], learned.entropy)
@@ -231,8 +232,8 @@ def test_unneeded_passes_are_not_run(
 ) -> None:
     """One update of a rollout: the old log-probs are the policy's own, and only a KL in the reward is told them before."""
     made: list[str] = []
-    for which in ("old_logprobs", "reference_logprobs"):
-        monkeypatch.setattr(loop, which, _counted(which, getattr(loop, which), made))
+    for which in ("of_policy", "of_reference"):
+        monkeypatch.setattr(logprobs, which, _counted(which, getattr(logprobs, which), made))
     runs.train(
         runs.config(
             tmp_path / "run",
@@ -241,7 +242,7 @@ def test_unneeded_passes_are_not_run(
             loop={"steps": 1, "evaluate_every_steps": 0},
         )
     )
-    assert (made.count("old_logprobs"), made.count("reference_logprobs")) == passes
+    assert (made.count("of_policy"), made.count("of_reference")) == passes
 
 
 def _counted(name: str, function: Callable[..., Any], made: list[str]) -> Callable[..., Any]:

@@ -17,9 +17,8 @@ from reference.trainer.algorithms import protocol, registry
 from reference.trainer.config import sections
 from reference.trainer.config.errors import ConfigurationError
 from reference.trainer.data.prompts import Prompt
-from reference.trainer.engine.clock import Clock
 from reference.trainer.engine.rollout import Generation
-from reference.trainer.engine.step import Learned, Update
+from reference.trainer.engine.step import Clock, Learned, Update
 from reference.trainer.metrics import callbacks, numbers, progress
 from reference.trainer.rewards.samples import Sample
 
@@ -57,7 +56,7 @@ def test_the_numbers_by_hand() -> None:
         Update(3, 2, 1, 0, 1, skipped=False),
         Update(NAN, 0, 0, 0, 0, skipped=True),
     ]
-    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2))
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, registry.create("grpo", {}))
     expected = {
         "learning_rate": 0.1,
         "loss": 2,
@@ -94,7 +93,7 @@ def test_signal_share_counts_groups_that_differ_of_those_wanted() -> None:
     """One of two groups differs, of four that one rollout was to give: dynamic sampling dropped the other two."""
     differing = _generation([[1, 0], [0, 0], [1, 0], [1, 0]], [1, 1, 1, 1], [True] * 4)
     one_rollout = replace(differing, rounds=1, taken=4, dropped=2)
-    found = numbers.of_step(one_rollout, Learned(np.zeros(4, np.float32)), ["a", "b"], 0.1, (0.2, 0.2))
+    found = numbers.of_step(one_rollout, Learned(np.zeros(4, np.float32)), ["a", "b"], 0.1, registry.create("grpo", {}))
     assert found["zero_variance_groups"] == 1
     assert found["signal_share"] == 0.25
 
@@ -105,11 +104,11 @@ def test_kl_is_the_mean_k3_to_the_reference_without_beta() -> None:
     policy = rng.normal(-2, 1, (4, 3)).astype(np.float32)
     reference = policy + rng.normal(0, 0.5, (4, 3)).astype(np.float32)
     learned = Learned(np.ones(4, np.float32), policy=policy, old=policy, reference=reference)
-    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2))
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, registry.create("grpo", {}))
     d = (reference.astype(np.float64) - policy)[np.arange(3) < np.array([3, 1, 2, 3])[:, None]]
     assert found["kl"] == pytest.approx(float((np.exp(d) - d - 1).mean()), rel=1e-12)
     learned.reference = None
-    assert "kl" not in numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2))
+    assert "kl" not in numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, registry.create("grpo", {}))
 
 
 def test_ratios_are_the_oracles() -> None:
@@ -119,7 +118,7 @@ def test_ratios_are_the_oracles() -> None:
     policy = old + rng.normal(0, 0.3, (4, 3)).astype(np.float32)
     policy[1, 1:] = np.nan
     learned = Learned(np.array([1, -1, 1, -1], np.float32), policy=policy, old=old)
-    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.3))
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, registry.create("grpo", {"epsilon_high": 0.3}))
     mask = np.arange(3) < np.array([3, 1, 2, 3])[:, None]
     d = (policy.astype(np.float64) - old)[mask]
     assert found["ratio_mean"] == pytest.approx(float(np.exp(d).mean()))
@@ -141,13 +140,14 @@ def test_ratios_are_the_oracles() -> None:
         ("gmpo", (1 - math.exp(-0.4), math.exp(0.4) - 1), "token"),
         ("cispo", (1.0, 0.28), "token"),
         ("rloo", (0.2, 0.2), "token"),
+        ("dpo", (0.2, 0.2), "token"),
     ],
 )
 def test_the_clip_of_an_algorithm(name: str, widths: tuple[float, float], level: str) -> None:
     """Shares are counted with the widths of the loss and at its level; GMPO's are in nats, CISPO has a cap only, RLOO nothing and gets 0.2."""
     algorithm = registry.create(name, {})
-    assert numbers.bounds(algorithm) == pytest.approx(widths)
-    assert numbers.level(algorithm) == level
+    assert algorithm.clip_widths == pytest.approx(widths)
+    assert algorithm.clip_level == level
 
 
 def test_a_clip_of_completions_counts_their_mean_ratio() -> None:
@@ -155,8 +155,9 @@ def test_a_clip_of_completions_counts_their_mean_ratio() -> None:
     old = np.full((4, 3), -2.0, np.float32)
     moved = np.array([[1, -1, 0], [0, 0, 0], [0.4, 0, 0], [0, 0, 0]], np.float32)
     learned = Learned(np.array([1, -1, 1, -1], np.float32), policy=old + moved, old=old)
-    by_token = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.1, 0.1))
-    by_row = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.1, 0.1), "seq_mean")
+    narrow = {"epsilon_low": 0.1, "epsilon_high": 0.1}
+    by_token = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, registry.create("grpo", narrow))
+    by_row = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, registry.create("gspo", narrow))
     # rows have 3, 1, 2 and 3 tokens
     assert by_token["ratio_outside_high"] == pytest.approx(2 / 9)
     assert by_token["ratio_outside_low"] == pytest.approx(1 / 9)
@@ -170,7 +171,7 @@ def _preferred(advantages: list[float], reference: np.ndarray[Any, Any] | None) 
     """The numbers of margins of a policy that is at -1 everywhere; rows have 3, 1, 2 and 3 tokens."""
     policy = np.full((4, 3), -1.0, np.float32)
     learned = Learned(np.array(advantages, np.float32), policy=policy, old=policy, reference=reference)
-    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, (0.2, 0.2), pairs=True)
+    found = numbers.of_step(GENERATION, learned, ["a", "b"], 0.1, registry.create("dpo", {}))
     return {name: value for name, value in found.items() if name.startswith("margin")}
 
 
@@ -195,7 +196,7 @@ class TestMargins:
     @pytest.mark.parametrize("name", registry.ALGORITHMS)
     def test_who_learns_from_pairs(self, name: str) -> None:
         """The algorithm says it; nobody else's advantages are taken for preferences."""
-        assert numbers.pairs(registry.create(name, {})) == (name in {"dpo", "online_dpo"})
+        assert registry.create(name, {}).pairs == (name in {"dpo", "online_dpo"})
 
     @pytest.mark.parametrize(
         ("name", "size", "reward"),

@@ -8,7 +8,7 @@ import pytest
 
 from gates.subjects.mlx_trainer import subject
 from reference import tiny
-from reference.trainer.rollout import rows
+from reference.trainer.rollout import table
 
 PROMPTS = {"kind": "sums", "seed": 4, "count": 6, "style": "worded"}
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
@@ -126,10 +126,10 @@ class TestBatched:
 
     def test_row_books(self) -> None:
         """Rows are prompt-major, keys ignore positions, and an ended row stays ended."""
-        assert rows.prompt_of_row(np.arange(6), 2, 3).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
+        assert table.prompt_of_row(np.arange(6), 2, 3).tolist() == [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]
         pairs = np.array([[1, 2], [0, 1]])
-        assert rows.draw_index(pairs, np.arange(2)).tolist() == pairs.tolist()
-        ended = rows.finished(np.array([5, 9, 5]), np.array([9]), np.array([True, False, False]))
+        assert table.draw_index(pairs, np.arange(2)).tolist() == pairs.tolist()
+        ended = table.finished(np.array([5, 9, 5]), np.array([9]), np.array([True, False, False]))
         assert ended.tolist() == [True, True, False]
 
     def test_no_rows_is_an_empty_table(self) -> None:

@@ -13,19 +13,7 @@ from reference import sums
 from reference.oracle import sampling as oracle
 from reference.trainer import lora, rollout, sampling
 from reference.trainer import model as models
-from reference.trainer.rollout import (
-    batched,
-    cached,
-    caches,
-    compiled,
-    decode,
-    fixed,
-    naive,
-    prefix,
-    quantised,
-    sampler,
-    table,
-)
+from reference.trainer.rollout import batched, cached, caches, compiled, decode, fixed, naive, prefix, sampler, table
 
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
 EOS = np.arange(20, 44)
@@ -382,7 +370,7 @@ class TestQuantised:
         """Where there are windows only, nothing would be in fewer bits."""
         windows = caches.Prefilled([mlx_caches.RotatingKVCache(8)], mx.zeros((1, 2)), np.zeros(1, np.int64))
         with pytest.raises(NotImplementedError, match="no plain KVCache"):
-            quantised.stored(windows, 8)
+            caches.stored(windows, 8)
 
     def test_windows_are_not_quantised(self) -> None:
         """A sliding window's cache stays as it is; the full attention beside it is quantised, and ragged prompts come out."""

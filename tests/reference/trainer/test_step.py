@@ -6,7 +6,8 @@ import pytest
 from gates.subjects.mlx_trainer import subject
 from reference.trainer import logprobs, lora
 from reference.trainer import model as models
-from reference.trainer.engine import passes
+from reference.trainer.algorithms import grpo
+from reference.trainer.engine import step
 
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
 ADVANTAGES = np.array([1.0, -1.0, 0.5, -0.5])
@@ -15,7 +16,7 @@ ADVANTAGES = np.array([1.0, -1.0, 0.5, -0.5])
 @pytest.fixture(autouse=True)
 def advantages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Advantages by hand: these tests are about the step, the kernels have their own."""
-    monkeypatch.setattr(passes, "group_advantages", lambda *_: ADVANTAGES.astype(np.float32))
+    monkeypatch.setattr(grpo.Grpo, "advantages", lambda *_: ADVANTAGES.astype(np.float32))
 
 
 def _batch(bits: int = 32) -> dict:
@@ -111,7 +112,7 @@ def test_the_gradient_is_the_slope_of_the_loss() -> None:
 
     with lora.attached(loaded, ADAPTER):
         lora.freeze(loaded)
-        _, gradient = passes.loss_and_grad(loaded, total)
+        _, gradient = step.loss_and_grad(loaded, total)
         layer = lora.adapters(loaded)["1.mlp.up_proj"]
         slope = float(gradient["model"]["layers"][1]["mlp"]["up_proj"]["lora_b"][0, 3])
         values, start = [], layer.lora_b

@@ -108,7 +108,7 @@ in_trainer(
 )
 in_trainer(
     "loss.token-mean",
-    "algorithms.aggregation:row_weights",
+    "algorithms.objective:row_weights",
     "loss.patches.trainer:token_mean",
     mistake="tokens of the batch are averaged where rows of their own means should be",
     source=(
@@ -121,7 +121,7 @@ in_trainer(
 )
 in_trainer(
     "loss.kl-inverted",
-    "algorithms.kl:token_kl",
+    "algorithms.ratio:token_kl",
     "loss.patches.trainer:inverted_kl",
     mistake="policy and reference are swapped in the loss's k3",
     source="rlox 1.2 compute_token_kl_schulman; walkinglabs/hands-on-modern-rl#27: k3 with the ratio inverted",

@@ -24,7 +24,7 @@ in_trainer(
 )
 in_trainer(
     "detach.reference-keeps-its-graph",
-    "algorithms.kl:token_kl",
+    "algorithms.ratio:token_kl",
     "loss.patches.detach:live_reference",
     mistake="the reference's log-probs keep their graph, so the KL pulls on the reference too",
     arises="a reference pass inside the loss, with weights that it shares with the policy",

@@ -26,7 +26,7 @@ in_trainer(
 )
 in_trainer(
     "loss.kl-in-reward-averaged",
-    "algorithms.kl:in_reward",
+    "algorithms.ratio:kl_in_reward",
     "loss.patches.trainer:averaged_penalty",
     mistake="the KL in the reward is the mean over a completion's tokens instead of their sum",
     arises="the reduction of the loss's KL reused",

@@ -10,7 +10,7 @@ OPTIONS, KEEP, LENGTH = (
 
 in_trainer(
     "options.mask-lowers-denominator",
-    "algorithms.aggregation:row_weights",
+    "algorithms.objective:row_weights",
     "loss.patches.options:lowered_denominator",
     mistake="tokens that the top-entropy mask leaves out leave the denominator too",
     arises="the mask multiplied into the completion mask",
@@ -63,7 +63,7 @@ in_trainer(
 )
 in_trainer(
     "options.weights-on-kl",
-    "algorithms.kl:weighted",
+    "algorithms.ratio:weighted_kl",
     "loss.patches.options:no_kl",
     mistake="where the policy's part is masked the KL is dropped too, here all of it",
     arises="the weight applied after +β·KL",

@@ -6,7 +6,7 @@ from gates.families.hosts import in_trainer
 
 in_trainer(
     "loss.kl-over-padding",
-    "algorithms.kl:weighted",
+    "algorithms.ratio:weighted_kl",
     "loss.patches.trainer:mean_over_padding",
     mistake="the KL is averaged over the padded width instead of the tokens",
     arises="kl.mean(axis=1) of masked values",

@@ -4,7 +4,7 @@ from gates.families.hosts import in_trainer
 
 in_trainer(
     "rollout.prompts-tiled",
-    "rollout.rows:prompt_of_row",
+    "rollout.table:prompt_of_row",
     "rollout.patches:tiled",
     mistake="prompts are tiled where each is to be repeated, so groups mix prompts",
     arises="numpy.tile for numpy.repeat",
@@ -15,7 +15,7 @@ in_trainer(
 )
 in_trainer(
     "rollout.draws-by-position",
-    "rollout.rows:draw_index",
+    "rollout.table:draw_index",
     "rollout.patches:position_in_batch",
     mistake="the draws of a row depend on its place in the batch",
     arises="one random state for the whole batch, split by position",
@@ -26,7 +26,7 @@ in_trainer(
 )
 in_trainer(
     "rollout.finished-rows-go-on",
-    "rollout.rows:finished",
+    "rollout.table:finished",
     "rollout.patches:never_finished",
     mistake="rows go on after their first EOS, and their tokens count",
     arises="a `done` flag that is overwritten each step instead of or-ed",
@@ -183,7 +183,7 @@ in_trainer(
 )
 in_trainer(
     "rollout.kv-in-fewer-bits",
-    "rollout.quantised:stored",
+    "rollout.caches:stored",
     "rollout.patches:more_noise",
     mistake="keys and values are stored in 2 bits where 8 or 4 were asked for",
     arises="a bits argument that does not reach the cache",

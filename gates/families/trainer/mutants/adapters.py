@@ -4,7 +4,7 @@ from gates.families.hosts import in_trainer
 
 in_trainer(
     "trainer.forward-outside-value-and-grad",
-    "engine.passes:loss_and_grad",
+    "engine.step:loss_and_grad",
     "trainer.patches.step:forward_outside",
     mistake="the forward pass runs before value_and_grad: the loss looks right and the gradient is zero",
     arises="log-probs computed once and captured by the loss closure",
@@ -100,7 +100,7 @@ in_trainer(
 )
 in_trainer(
     "trainer.linear-attention-not-found",
-    "adapters.targets:find",
+    "lora:find",
     "trainer.patches.adapters:attention_and_mlp_only",
     mistake="linear attention gets no adapter: a hybrid trains a quarter of its layers",
     arises="a list of targets written for dense models",

@@ -14,7 +14,7 @@ in_trainer(
 )
 in_trainer(
     "config.gradient-never-clipped",
-    "engine.optimizer:clipped",
+    "engine.step:clipped",
     "trainer.patches.configuration:unclipped",
     mistake="the gradient's norm is measured and reported, and the gradient is not clipped",
     arises="clip_grad_norm returns a new tree in MLX, and its result is dropped",
@@ -24,7 +24,7 @@ in_trainer(
 )
 in_trainer(
     "config.loss-scale-not-undone",
-    "engine.passes:loss_and_grad",
+    "engine.step:loss_and_grad",
     "trainer.patches.configuration:scaled_now_and_then",
     mistake="every 13th gradient keeps its loss scale of 1024",
     arises="unscaling inside a branch that a skipped step does not take",
@@ -34,7 +34,7 @@ in_trainer(
 )
 in_trainer(
     "config.old-of-the-base-now-and-then",
-    "engine.passes:old_logprobs",
+    "logprobs:of_policy",
     "trainer.patches.configuration:base_now_and_then",
     mistake="the old log-probs of every 19th batch are the base's: the adapters are still off",
     arises="a reference pass that raised, or returned early, between switching the adapters off and on",

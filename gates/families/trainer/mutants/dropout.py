@@ -36,7 +36,7 @@ in_trainer(
 )
 in_trainer(
     "dropout.in-the-old-pass",
-    "engine.passes:old_logprobs",
+    "logprobs:of_policy",
     "trainer.patches.dropout:in_the_old_pass",
     mistake="old log-probs are taken with dropout on",
     arises="the model stays in training mode from one update to the next rollout",

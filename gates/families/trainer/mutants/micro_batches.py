@@ -6,7 +6,7 @@ from gates.families.hosts import in_trainer
 
 in_trainer(
     "loss.denominators-of-parts",
-    "algorithms.aggregation:row_weights",
+    "algorithms.objective:row_weights",
     "trainer.patches.micro_batches:denominators_of_parts",
     mistake="each micro-batch divides by its own rows and tokens, and the micro-batches are averaged",
     arises="loss.mean() / accumulation_steps",
@@ -20,7 +20,7 @@ in_trainer(
 )
 in_trainer(
     "loss.token-means-of-parts",
-    "algorithms.aggregation:row_weights",
+    "algorithms.objective:row_weights",
     "trainer.patches.micro_batches:token_means_of_parts",
     mistake="every aggregation is the token mean of a micro-batch",
     arises="masked_mean in the loss, whatever the algorithm",
