@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from valid_inputs import Generator, integers, losses, preferences, ratios, rewards, vocabularies
-
 from gates.registry import load
 from reference.kernels import KERNELS
+from valid_inputs import Generator, integers, losses, preferences, ratios, rewards, vocabularies
 
 OWN: dict[str, Generator] = {
     generator.op: generator
