@@ -12,6 +12,8 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+import rlkernels
+
 ROOT = Path(__file__).resolve().parents[1]
 DIFF = re.compile(r"^```diff\n(.*?)^```", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"^(?=--- )", re.MULTILINE)  # where the diff of a file begins
@@ -56,6 +58,30 @@ class Checkout:
             )
             assert done.returncode == 0, f"{page}: a diff does not apply; write it again\n{done.stderr}{diff}"
         return re.findall(r"^\+\+\+ b/(.+)$", text, re.MULTILINE)
+
+    def build_kernels(self, tested: str) -> None:
+        """Run the crate's tests of this name, and let the copy import its own build of rlkernels: minutes."""
+        target = ROOT / "rust" / "target" / "copies"  # kept, since the dependencies are the same every time
+        cargo = {**os.environ, "CARGO_TARGET_DIR": str(target), "PYO3_PYTHON": sys.executable}
+        for command in (
+            ["test", "--package", "rlkernels", tested],
+            ["build", "--release", "--package", "rlkernels-python"],
+        ):
+            done = subprocess.run(
+                ["cargo", *command, "--quiet", "--locked"],
+                cwd=self.folder / "rust",
+                env=cargo,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, f"cargo {command}\n{done.stdout[-3000:]}{done.stderr[-6000:]}"
+        (built,) = (
+            path for path in (target / "release").glob("librlkernels_python.*") if path.suffix in {".so", ".dylib"}
+        )
+        (site,) = (self.folder / ".venv").glob("lib/python*/site-packages")
+        shutil.copytree(Path(rlkernels.__file__).parent, site / "rlkernels")
+        shutil.copy2(built, site / "rlkernels" / "rlkernels.abi3.so")
 
 
 def copied(folder: Path) -> Checkout:
