@@ -13,7 +13,7 @@ MANIFEST := --manifest-path rust/Cargo.toml --locked
 CALIBRATE = nice $(BIN)/gates calibrate
 SEEDS ?= 20
 
-.PHONY: help setup check test lint bench bench-full prove calibrate report record
+.PHONY: help setup check test lint bench bench-full prove calibrate generate report record
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -47,7 +47,7 @@ bench-full: setup ## time kernels, trainers and HEAD in full, and record it unde
 	@$(BIN)/gates bench trainers --workload no-early-end,geometric,ragged,long-prompt,4-bit --record
 	@$(BIN)/gates bench trainers --shape ten --record
 	@$(BIN)/python tools/bench.py --record
-	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
+	@$(BIN)/python tools/generate.py
 
 prove: setup ## show that every gate catches its mutants (PROVE=--quick: as CI does, without sensitivities)
 	@$(BIN)/gates prove $(PROVE)
@@ -55,12 +55,12 @@ prove: setup ## show that every gate catches its mutants (PROVE=--quick: as CI d
 calibrate: setup ## false positives of the gates of pure ops on one subject over 20 seeds; a minute (SEEDS=5: fewer)
 	@$(CALIBRATE) --only pure --subject numpy --seeds $(SEEDS) --block $(SEEDS)
 
-report: setup ## render the reports, tables and pictures again from the recorded results
-	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
+generate: setup ## write every page and table that is rendered from code or from recorded results; seconds
+	@$(BIN)/python tools/generate.py
+
+report: generate ## the same, and the pictures of the report and of the learning curves
 	@$(BIN)/python tools/report_picture.py
-	@if ls results/conformance/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/conformance/*.jsonl --out results/CONFORMANCE.md; fi
-	@if ls results/bench/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md; fi
-	@if ls results/learning/*.jsonl >/dev/null 2>&1; then $(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg; fi
+	@$(BIN)/gates report results/learning/curves.jsonl --out results/learning/curves.svg
 
 # The calibrations at its end take a night where no file has seeds of these gates' code yet: they begin where the recorded
 # files end. One that is stopped goes on with its own command and --resume results/runs/calibrate-….jsonl --record.
@@ -84,10 +84,7 @@ record: setup ## check, judge the peers, prove in full, time, calibrate, and rec
 	@$(CALIBRATE) rollout.quantised --seeds 10 --record --write-limits
 	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
-	@$(BIN)/gates report results/gates/*.jsonl* --out results/REPORT.md
-	@$(BIN)/python tools/report_picture.py
-	@$(BIN)/gates report results/conformance/*.jsonl --out results/CONFORMANCE.md
-	@$(BIN)/gates report results/bench/*.jsonl --out results/SPEED.md
+	@$(MAKE) report
 
 setup: .venv/extension.stamp
 

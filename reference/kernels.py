@@ -16,12 +16,14 @@ class Kernel:
         family: the folder of gates/families that holds the op.
         module: the module of the crate, the file of the bindings and the fuzz target.
         outputs: the op's outputs in the order in which the Python function returns them; none where it returns a dict.
+        lanes: whether it uses vector lanes or threads, so that `isa.bits-identical` compares machines; else one body serves all.
     """
 
     name: str
     family: str
     module: str
     outputs: tuple[str, ...] = ()
+    lanes: bool = True
 
 
 _ROWS = (
@@ -35,13 +37,14 @@ _ROWS = (
     Kernel("filtered_logprobs", "sampling", "sampling", ("logprobs",)),
     Kernel("sample_tokens", "sampling", "sampling", ("tokens", "logprobs")),
     Kernel("philox4x32_10", "philox", "philox", ("words",)),
-    Kernel("uniforms", "philox", "philox", ("uniforms",)),
-    Kernel("xtc_coins", "philox", "philox", ("uniforms",)),
+    Kernel("uniforms", "philox", "philox", ("uniforms",), lanes=False),
+    Kernel("xtc_coins", "philox", "philox", ("uniforms",), lanes=False),
     Kernel(
         "pack_sequences",
         "packing",
         "packing",
         ("indices", "offsets", "efficiency", "starts", "sizes"),
+        lanes=False,
     ),
     Kernel("importance_ratio", "ratio", "ratio", ("ratio",)),
     Kernel("importance_weights", "ratio", "ratio", ("weights",)),

@@ -1,7 +1,7 @@
 """Build a tiny model of every family of mlx-lm, draw from it and train one step; `make record` updates docs/training.md.
 
-    .venv/bin/python tools/model_families.py            # ten minutes; results/trainer/families.jsonl and the table
-    .venv/bin/python tools/model_families.py gemma2     # one family, printed but not recorded
+    .venv/bin/python tools/model_families.py            # ten minutes; results/trainer/families.jsonl, for `make generate`
+    .venv/bin/python tools/model_families.py gemma2     # one family, printed, nothing is recorded
 
 Each family runs in its own process, because some crash it.
 """
@@ -20,9 +20,6 @@ import numpy as np
 import proofs
 
 RECORD = proofs.ROOT / "results" / "trainer" / "families.jsonl"
-DOCUMENT = proofs.ROOT / "docs" / "training.md"
-START = "<!-- families: rendered from results/trainer/families.jsonl by tools/model_families.py; a test compares -->"
-END = "<!-- end of families -->"
 LIMIT_S = 120
 PROMPTS = ["7", "12+7=", "Ann has 3 apples and Bob has 25 more than she. How many have both of them in all?"]
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 3, "b_std": 0.1}
@@ -158,9 +155,6 @@ def main() -> None:
     draft = RECORD.with_suffix(".part")
     draft.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines), encoding="utf-8")
     draft.replace(RECORD)
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(START)
-    after = rest.partition(END)[2]
-    DOCUMENT.write_text(f"{before}{START}\n\n{table(lines)}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

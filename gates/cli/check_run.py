@@ -90,7 +90,8 @@ def conduct(arguments: Arguments) -> int:
     if isinstance(run.options.seed, seeds.Drawn):
         repeat = shlex.join(["gates", *run.header.command])
         typer.echo(f"seed {run.options.seed} was drawn; the same again: {repeat}", err=True)
-    screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on)
+    mutants = (run.resumed.earlier.header if run.resumed else run.header).mutants
+    screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on, mutants=mutants)
     if run.resumed:
         screen.verdicts.extend(run.resumed.verdicts)
     else:
@@ -159,6 +160,7 @@ def _prepare(arguments: Arguments) -> Run:
             engine=arguments.engine,
             subject_files=session.file_digests(subjects, registry.subjects),
             fail_on=arguments.fail_on or settings.fail_on or "wrong",
+            mutants=registry.mutants.values(),
         )
     )
     resumed = resuming.resume(arguments.resume, header, cases) if arguments.resume else None

@@ -25,7 +25,6 @@ def merge(
 
     The exit code is that of the whole run.
     """
-    from gates.cli import setup
     from gates.model import ConfigurationError
     from gates.report import screen
     from gates.report.wrap import columns
@@ -42,7 +41,6 @@ def merge(
     summary = records[-1]
     if not isinstance(summary, SummaryRecord):
         raise TypeError("the last line of a merged run is its summary")
-    setup.registry()  # the screen says how many mutants of the catalogue a pass would have seen
     typer.echo(f"joined {len(files)} shards")
     for line in screen.lines(screen.of(read(target)), columns()):
         typer.echo(line.plain.rstrip())

@@ -96,7 +96,9 @@ def _grades(
     options = Options(seed=seed, jobs=workers, threads=setup.threads(workers), quick=quick)
     setup.batch_scheduling()
     writer = setup.writer("check", None, record=False)
-    writer.write(session.header(RunInfo("check", sys.argv[1:], gates, subjects, options, len(cases), fail_on="wrong")))
+    mutants = registry.mutants.values()
+    info = RunInfo("check", sys.argv[1:], gates, subjects, options, len(cases), fail_on="wrong", mutants=mutants)
+    writer.write(session.header(info))
     collected, wrong_ops = Grades(), WrongOps(cases, options, writer, silent=True)
     try:
         with Bar(peer.name, len(cases), shown_on=console(stderr=True)) as bar:

@@ -35,7 +35,6 @@ def report(
     """Render results files: verdicts in any format, speeds as text, markdown or a page, learning curves as a picture."""
     import json
 
-    from gates.cli import setup
     from gates.model import ConfigurationError
     from gates.report.files import pictures_beside, render_files
     from gates.results.atomic_write import write_whole
@@ -48,7 +47,6 @@ def report(
             [json.dumps(json_schema() if schema else json_speed_schema(), indent=2, ensure_ascii=False), "\n"]
         )
     elif files:
-        setup.registry()  # reports say how many mutants of the catalogue a pass would have seen
         pieces = render_files(files, form, baseline, out)
     else:
         raise ConfigurationError("report needs at least one FILE.jsonl; a run prints its path at the end")

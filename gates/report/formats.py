@@ -82,7 +82,7 @@ def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]
                 yield ",\n" if place else "\n"
                 yield as_line(record).rstrip()
             yield "]"
-        grades = Grades.of(run.judged if run.header.verb == "check" else ())
+        grades = Grades.of_runs([run] if run.header.verb == "check" else ())
         found_totals = {item.subject: item.ops for item in standings(grades)}
         yield f',\n"totals": {json.dumps(found_totals, ensure_ascii=False)}'
         rows = ",\n".join(json.dumps(grade.record(), ensure_ascii=False) for grade in grades.grades())

@@ -31,7 +31,7 @@ def commands(runs: Iterable[Results]) -> list[str]:
         problems = run.summary.problems if run.summary else [run.state]
         errors += [_command("error", "gates", words) for words in problems]
         small = by_op(run.counterexamples, run.judged)
-        for found in Grades.of(run.judged).grades():
+        for found in Grades.of_runs([run]).grades():
             if found.status == "correct":
                 continue
             fails = found.verdict.status in {*failing(run.header.fail_on), "error"}

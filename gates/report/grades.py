@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from gates.model import NOT_JUDGED, Mutant, Verdict, worst
-from gates.registry import load
+from gates.model import NOT_JUDGED, Verdict, worst
 from gates.report.failures import severity
 from gates.report.labels import DEPARTS, shown
+from gates.results.jsonl import Results
 from gates.results.records import VerdictRecord
 
 AnyVerdict = Verdict | VerdictRecord
+Catalogue = Mapping[str, Collection[str]]  # of each gate the mutants that it catches, as a run's header records them
+UNKNOWN: Catalogue = MappingProxyType({})  # of a run from before headers recorded them
 Rank = tuple[int, bool, float, str, str]
 ORDER = ("wrong", "fragile", "imprecise", "timeout", "error", DEPARTS, "waived", "correct")  # of rows
 LEVELS = ("definition", "law", "rule", "robustness", "precision")  # the first explains most
@@ -31,7 +34,7 @@ class OpGrade:
     like: int  # of them with this status
     left: int  # cases that were not judged
     gates: tuple[str, ...]  # that judged it
-    mutants: int  # of the catalogue that these gates catch
+    mutants: frozenset[str]  # that these gates catch; empty: the run did not record them
     verdict: AnyVerdict  # one with this status: the reason that counts
 
     @property
@@ -41,16 +44,9 @@ class OpGrade:
         return words if self.status == "correct" else f"{self.like} of {words}"
 
     @property
-    def strength(self) -> str:
-        """Return how strong a pass is: `12 cases, 31 mutants of this op would have been seen`."""
-        if not self.mutants:
-            return self.count
-        return f"{self.count}, {self.seen} of this op would have been seen"
-
-    @property
     def seen(self) -> str:
         """Return `31 mutants`."""
-        return f"{self.mutants} {'mutant' if self.mutants == 1 else 'mutants'}"
+        return counted_mutants(self.mutants)
 
     def record(self) -> dict[str, Any]:
         """Return this grade as a JSON value."""
@@ -62,7 +58,7 @@ class OpGrade:
             "of_this_grade": self.like,
             "not_judged": self.left,
             "gates": list(self.gates),
-            "mutants": self.mutants,
+            "mutants": len(self.mutants) or None,
             "gate": self.verdict.gate,
             "case": self.verdict.case,
             "reason": self.verdict.reason,
@@ -77,33 +73,43 @@ class _Found:
     first: dict[str, AnyVerdict] = field(default_factory=dict)  # of each shown status the one that counts
     ranks: dict[str, Rank] = field(default_factory=dict)  # of those verdicts
     gates: set[str] = field(default_factory=set)
+    mutants: set[str] = field(default_factory=set)  # that these gates catch
 
 
 @dataclass(slots=True)
 class Grades:
     """Collects verdicts without mutants, one by one: it holds one verdict for each op and status."""
 
-    mutants: Mapping[str, Mutant] = field(default_factory=lambda: load().mutants)
     left: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # not judged: subject, status, reason
     _ops: dict[tuple[str, str], _Found] = field(default_factory=lambda: defaultdict(_Found))
 
     @classmethod
-    def of(cls, verdicts: Iterable[AnyVerdict]) -> Grades:
-        """Return the grades of verdicts."""
+    def of(cls, verdicts: Iterable[AnyVerdict], mutants: Catalogue = UNKNOWN) -> Grades:
+        """Return the grades of the verdicts of one run."""
         found = cls()
         for verdict in verdicts:
-            found.add(verdict)
+            found.add(verdict, mutants)
         return found
 
-    def add(self, verdict: AnyVerdict) -> None:
-        """Count a verdict."""
-        found = self._ops[verdict.subject, EVERY if verdict.cause == "start" else verdict.op or _op(verdict.gate)]
+    @classmethod
+    def of_runs(cls, runs: Iterable[Results]) -> Grades:
+        """Return the grades of the unmutated subjects of recorded runs."""
+        found = cls()
+        for run in runs:
+            for verdict in run.judged:
+                found.add(verdict, run.header.mutants)
+        return found
+
+    def add(self, verdict: AnyVerdict, mutants: Catalogue = UNKNOWN) -> None:
+        """Count a verdict of a run with these mutants."""
+        found = self._ops[verdict.subject, EVERY if verdict.cause == "start" else verdict.op or verdict.gate]
         status = shown(verdict)
         found.counts[status] += 1
         if verdict.status in NOT_JUDGED:
             self.left[verdict.subject, verdict.status, verdict.reason] += 1
             return
         found.gates.add(verdict.gate)
+        found.mutants.update(mutants.get(verdict.gate, ()))
         rank = _rank(verdict)
         if status not in found.first or rank < found.ranks[status]:
             found.first[status], found.ranks[status] = verdict, rank
@@ -136,10 +142,6 @@ class Grades:
         names = sorted({op for op, _ in found})
         return [(op, [found.get((op, subject)) for subject in sorted(self.subjects)]) for op in names]
 
-    def caught(self, gates: Collection[str]) -> int:
-        """Return how many mutants of the catalogue any of these gates catches."""
-        return sum(not set(gates).isdisjoint(mutant.caught_by) for mutant in self.mutants.values())
-
     def _grade(self, subject: str, op: str, found: _Found) -> OpGrade:
         status = _worst(found.first)
         cases = sum(count for name, count in found.counts.items() if name not in NOT_JUDGED)
@@ -151,15 +153,14 @@ class Grades:
             like=found.counts[status],
             left=found.counts.total() - cases,
             gates=tuple(sorted(found.gates)),
-            mutants=self.caught(found.gates),
+            mutants=frozenset(found.mutants),
             verdict=found.first[status],
         )
 
 
-def _op(gate: str) -> str:
-    """Return what a gate grades, for verdicts of format 1, which do not say it."""
-    known = load().gates.get(gate)
-    return (known.name or known.ops[0].name) if known else gate
+def counted_mutants(names: Collection[str]) -> str:
+    """Return `31 mutants`."""
+    return f"{len(names)} {'mutant' if len(names) == 1 else 'mutants'}"
 
 
 def _worst(found: Mapping[str, AnyVerdict]) -> str:

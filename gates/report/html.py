@@ -56,6 +56,7 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
     shown = {
         "changed": _changed(changed) if changed else None,
         "standings": standings(page.grades),
+        "mutants_recorded": any(grade.mutants for grade in page.grades.grades()),
         "reasons": _reasons(page),
         "plot": plot(page.sensitivities),
         "calibrations": _calibrations(page),

@@ -28,6 +28,7 @@ TITLES = {
     "waived": "Waived",
 }
 BOLD = ("wrong", "timeout", "error")
+CASES = "Beside a pass stand the cases judged."
 STRENGTH = "Beside a pass stand the cases judged and the mutants of the catalogue that its gates would have seen."
 FULL = "Rendered by `gates report`; every number below is in the JSONL it names."
 SHORT = (
@@ -57,7 +58,7 @@ def _full(run: Results) -> list[str]:
     head = markdown_head.title(run)
     match run.header.verb:
         case "check":
-            grades = Grades.of(run.judged)
+            grades = Grades.of_runs([run])
             return [*head, *subjects_table(grades), *_grades(grades), *markdown_head.table(run), *_check(run)]
         case "prove":
             return [*head, *markdown_head.table(run), *markdown_proof.lines(run)]
@@ -70,7 +71,7 @@ def _short(runs: Sequence[Results]) -> list[str]:
     checks, proofs, calibrations = (
         [run for run in runs if run.header.verb == verb] for verb in ("check", "prove", "calibrate")
     )
-    grades = Grades.of(verdict for run in checks for verdict in run.judged)
+    grades = Grades.of_runs(checks)
     parts = [*markdown_head.overview(runs)]
     if checks:
         failed = [line for run in checks for line in _failures(run)]
@@ -134,7 +135,8 @@ def _grades(grades: Grades) -> list[str]:
     subjects = sorted(grades.subjects)
     head = ["| op | " + " | ".join(map(in_table, subjects)) + " |", "|---" * (len(subjects) + 1) + "|"]
     lines = (f"| {code(op, cell=True)} | {' | '.join(map(_grade, found))} |" for op, found in rows)
-    return ["### Grades", "", *head, *lines, "", STRENGTH, ""]
+    recorded = any(grade and grade.mutants for _, found in rows for grade in found)
+    return ["### Grades", "", *head, *lines, "", STRENGTH if recorded else CASES, ""]
 
 
 def _grade(found: OpGrade | None) -> str:

@@ -149,7 +149,7 @@ class Page:
         if self.runs[run].header.verb != "check" and v.status not in {*FAILURES, "error"}:
             return  # of an unmutated baseline run the page shows only what fails
         if self.runs[run].header.verb == "check":
-            self.grades.add(v)
+            self.grades.add(v, self.runs[run].header.mutants)
         self.counts[v.gate, v.subject][status] += 1
         if v.status in NOT_JUDGED:
             self.holes[v.subject, status, v.reason] += 1

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gates.model import FAILURES, GRADES, Grade, failing
 from gates.report import diagnosis, not_judged, smallest
-from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, totals
+from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, counted_mutants, totals
 from gates.report.labels import DEPARTS, NOTHING
 from gates.report.wrap import sentence, wrapped
 from gates.results.escape import one_line
@@ -61,7 +61,7 @@ def of(run: Results) -> Ended:
     """Return what the screen shows of a recorded run."""
     judged = run.judged
     return Ended(
-        Grades.of(judged),
+        Grades.of(judged, run.header.mutants),
         run.path,
         {record.subject: record.versions for record in run.subjects},
         by_op(run.counterexamples, judged),
@@ -96,7 +96,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     if len(judged) == 1:
         ((subject, grades),) = judged.items()
         head, rows = _head(run, subject, grades, width, one=True), _rows(run, grades, width, ROWS)
-        beside = [*_correct(run, grades, width), *_left(run, subject, width), *absent]
+        beside = [*_correct(grades, width), *_left(run, subject, width), *absent]
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
         return [*head, *rows, *beside, *last] if fits else [*head, *beside, *rows, *last]
@@ -133,7 +133,7 @@ def _head(run: Ended, subject: str, grades: Sequence[OpGrade], width: int, *, on
         judged = f"{len(grades)} {'op' if len(grades) == 1 else 'ops'} judged"
         pieces = [named(run, subject), judged, *counts]
         if not one and all(grade.status == "correct" for grade in grades):
-            pieces.append(strength(run.grades, grades))
+            pieces.append(strength(grades))
     time = _time(run.seconds) if one and run.seconds is not None else ""
     found = wrapped(pieces, width, " · ")
     if time and cell_len(found[-1]) + 2 + len(time) <= width:
@@ -147,13 +147,12 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def strength(found: Grades, grades: Iterable[OpGrade]) -> str:
+def strength(grades: Sequence[OpGrade]) -> str:
     """Return how strong passes are: `58 cases, 31 mutants would have been seen`."""
-    grades = list(grades)
     cases = sum(grade.cases for grade in grades)
-    caught = found.caught({gate for grade in grades for gate in grade.gates})
+    mutants = {name for grade in grades for name in grade.mutants}
     words = f"{cases} {'case' if cases == 1 else 'cases'}"
-    return f"{words}, {caught} {'mutant' if caught == 1 else 'mutants'} would have been seen" if caught else words
+    return f"{words}, {counted_mutants(mutants)} would have been seen" if mutants else words
 
 
 def _rows(run: Ended, grades: Sequence[OpGrade], width: int, room: int) -> list[Text]:
@@ -210,12 +209,12 @@ def _listed(word: str, status: str, pieces: Sequence[str], width: int) -> list[T
     return found
 
 
-def _correct(run: Ended, grades: Sequence[OpGrade], width: int) -> list[Text]:
+def _correct(grades: Sequence[OpGrade], width: int) -> list[Text]:
     right = [grade for grade in grades if grade.status == "correct"]
     if not right:
         return []
     found = _listed("correct", "correct", _in_short(right, grades), width)
-    words = f"({strength(run.grades, right)})"
+    words = f"({strength(right)})"
     if found[-1].cell_len + 1 + len(words) <= width:
         found[-1].append(f" {words}", style="dim")
     else:

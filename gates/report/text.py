@@ -13,7 +13,7 @@ from typing import Self
 from gates.config.format_names import CheckFormat
 from gates.model import FAILURES, NOT_JUDGED, Grade, Verdict
 from gates.report import screen
-from gates.report.grades import Grades
+from gates.report.grades import UNKNOWN, Catalogue, Grades
 from gates.report.plain import holes, table, verdict_line
 from gates.report.progress import Bar, Lines, console
 from gates.report.wrap import columns, rows
@@ -29,11 +29,18 @@ class Screen:
     """Shows a run: a bar on a terminal, a line now and then elsewhere; with `verbose` each verdict as it comes."""
 
     def __init__(
-        self, planned: int, form: CheckFormat = "text", *, verbose: bool = False, fail_on: Grade = "wrong"
+        self,
+        planned: int,
+        form: CheckFormat = "text",
+        *,
+        verbose: bool = False,
+        fail_on: Grade = "wrong",
+        mutants: Catalogue = UNKNOWN,
     ) -> None:
         self.form = form
         self.verbose = verbose and form in LIVE
         self.fail_on = fail_on
+        self.mutants = mutants
         self.console = console()
         on = self.console if self.console.is_terminal and form in LIVE else console(stderr=True)
         self.bar = Bar("judging", planned, shown_on=on)
@@ -98,7 +105,7 @@ class Screen:
     ) -> None:
         """Print the screen, with `verbose` the tables before it; of a document, on stderr, only where the results are."""
         ended = screen.Ended(
-            Grades.of(self.verdicts),
+            Grades.of(self.verdicts, self.mutants),
             path,
             {name: hello.versions for name, hello in tally.hellos.items()},
             screen.by_op(smallest, (v for v in self.verdicts if v.status in FAILURES)),

@@ -151,6 +151,9 @@ class HeaderRecord(StrictRecord):
         default={}, description="of a check: of each subject that is a file of one's own, a digest of it"
     )
     seeds: int | None = Field(None, description="of a calibration: how many, from `seed` on")
+    mutants: dict[str, list[str]] = Field(
+        default={}, description="of a check: of each gate the mutants of the catalogue that it must catch"
+    )
     codes: dict[str, str] = Field(
         default={}, description="of a calibration: a digest of what decides each gate's verdicts"
     )

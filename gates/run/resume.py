@@ -13,7 +13,7 @@ from gates.results.records import HeaderRecord, ResumeRecord, VerdictRecord
 from gates.run.plan import Names, PlannedCase
 from gates.run.shards import without
 
-FREE = {"command", "started", "jobs"}  # what may differ between a run and its resumption
+FREE = {"command", "started", "jobs", "mutants"}  # what may differ between a run and its resumption
 SEVERAL = ("gates", "subjects")
 
 

@@ -21,6 +21,7 @@ from gates.model import (
     ConfigurationError,
     Gate,
     Grade,
+    Mutant,
     Status,
     Subject,
     Verdict,
@@ -142,6 +143,7 @@ class RunInfo:
     seeds: int | None = None  # of a calibration
     fail_on: Grade = "imprecise"
     subject_files: Mapping[str, str] = field(default_factory=dict)
+    mutants: Iterable[Mutant] = ()  # of the catalogue; a report says how many of them a pass would have seen
 
 
 def header(info: RunInfo) -> HeaderRecord:
@@ -176,7 +178,15 @@ def header(info: RunInfo) -> HeaderRecord:
         waivers=list(info.waivers),
         seeds=info.seeds,
         subject_files=dict(info.subject_files),
+        mutants=_caught(info),
     )
+
+
+def _caught(info: RunInfo) -> dict[str, list[str]]:
+    """Return the mutants that each gate of a run must catch."""
+    mutants = sorted(info.mutants, key=lambda mutant: mutant.name)
+    caught = {gate.id: [m.name for m in mutants if gate.id in m.caught_by] for gate in info.gates}
+    return {gate: names for gate, names in caught.items() if names}
 
 
 def file_digests(subjects: Iterable[Subject], shipped: Container[str]) -> dict[str, str]:

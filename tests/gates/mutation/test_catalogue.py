@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from gates.model import THEMES, ConfigurationError, Mutant
 from gates.registry import Registry, load
 from gates.report.catalogue import as_item, chosen, is_public, page, reports
 
-ROOT = Path(__file__).resolve().parents[3]
 DESCRIBED = Mutant("a.b", "x", "s", "m:f", "p:f", ("g.one", "g.two"), "", "a test", "KL", "KL rises.")
 
 
@@ -37,10 +35,6 @@ class TestTheCatalogue:
     def test_every_theme_has_mutants(self) -> None:
         """No theme of the page is empty."""
         assert {mutant.theme for mutant in load().mutants.values()} == set(THEMES)
-
-    def test_the_page_is_current(self) -> None:
-        """docs/mutants.md is what `gates mutants --out docs/mutants.md` writes; run that after changing a mutant."""
-        assert (ROOT / "docs" / "mutants.md").read_text() == page(load().mutants.values())
 
 
 class TestThePage:
