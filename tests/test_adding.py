@@ -30,6 +30,7 @@ class Page:
 
 
 PAGES = (
+    Page("an-algorithm", "loss.cispo-seq.matches-definition", "loss.cispo-seq-token-ratio", 6),
     Page("a-gate", "advantages.gae.lambda-one-is-the-return", "gae.undiscounted-trace", 1),
     Page("a-kernel", "advantages.returns.match-definition", "returns.next-token-on", 10, crate="advantages"),
 )
