@@ -32,7 +32,7 @@ class TestEdited:
     def test_the_edit_that_acts(self, scale: str) -> None:
         """Of two edits the one for the scale that is asked is made; the result is float32 like the rewards."""
         patched = edited(GROUP, "group z-score with ddof 0", "batch z-score with ddof 0")(host)
-        found = patched(rewards=self.rewards, group_size=4, **{**TRL, "scale": scale})["advantages"]
+        found = patched(rewards=self.rewards, group_size=4, **{**TRL, "scale": scale})
         wanted = oracle.group_advantages(self.rewards, 4, **{**TRL, "scale": scale, "ddof": 0})
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
