@@ -85,13 +85,15 @@ def _weights(rng: Rng, held: rows.Rows, kind: str, dtype: str, *, by_row: bool) 
 def _options(rng: Rng, algorithm: str, count: int, levels: dict[str, str]) -> dict[str, Any]:
     """Return the constants of an algorithm, None for those that it does not have."""
     low, high = EPSILON[levels["constants"]]
-    own = ALGORITHMS[algorithm].constants
+    row = ALGORITHMS[algorithm]
+    own = row.constants
     given: dict[str, Any] = dict.fromkeys(
         ("delta", "max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step", "cispo_bound")
     ) | dict.fromkeys(("sapo_temperature_positive", "sapo_temperature_negative"))
-    clipped = algorithm not in {"rloo", "cispo", "sapo"} or (algorithm == "rloo" and levels["bound"] == "absolute")
+    optional = row.bound == "none" and row.ratio_level != "none" and levels["bound"] == "absolute"  # TRL's clip of RLOO
+    clipped = row.bound in {"clip", "log-clip"} or optional
     given |= {"epsilon_low": low if clipped else None, "epsilon_high": high if clipped else None}
-    if levels["delta"] != "none" and clipped and algorithm != "gmpo":
+    if levels["delta"] != "none" and clipped and row.bound != "log-clip":
         given["delta"] = 1.0 + high + (0.05 if levels["delta"] == "near" else 1.0)
     if "max_length" in own:
         given["max_length"] = {"usual": 16, "equal": 1, "wide": 100, "tight": 3}[levels["constants"]]
@@ -103,10 +105,11 @@ def _options(rng: Rng, algorithm: str, count: int, levels: dict[str, str]) -> di
         sizes = [size for size in (1, 2, 3, count) if count % size == 0]
         given["group_size"] = int(rng.choice(sizes)) if levels["denominator"] == "group" else None
         given["tokens_in_step"] = float(rng.choice([0.5, 17.0, 171.5])) if levels["denominator"] == "trl" else None
-    if algorithm == "cispo":
+    if row.bound == "cap":
         given["cispo_bound"] = levels["bound"]
         given["epsilon_high"] = high
-    if algorithm == "sapo":
+    given |= {name: value for name, value in own.items() if name.startswith("vespo")}
+    if row.bound == "gate":
         up, down = {"usual": (1.0, 1.05), "equal": (1.0, 1.0), "wide": (0.25, 4.0), "tight": (30.0, 60.0)}[
             levels["constants"]
         ]
