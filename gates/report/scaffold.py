@@ -140,7 +140,8 @@ def _formula(op: Op) -> str:
 def _convention(name: str, op: Op, choices: tuple[Wire, ...]) -> list[str]:
     """Return the choices that cases request, and below them one line about the convention with an example."""
     words = textwrap.wrap(explained(name, op, choices), WIDTH - 12, break_long_words=False, break_on_hyphens=False)
-    return [f"    # {name}={choices!r},", *(f"    #     {line}" for line in words)]
+    declared = textwrap.wrap(f"{name}={choices!r},", WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    return [*(f"    # {line}" for line in declared), *(f"    #     {line}" for line in words)]
 
 
 def _signature(op: str, arguments: list[str]) -> str:
