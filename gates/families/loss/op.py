@@ -96,17 +96,22 @@ LOSS_FROM_LOGITS = Op(
     textbook=textbook_steps.loss_from_logits,
     key=("algorithm",),
 )
+OF_VESPO = tuple(name for name in AXES_INPUTS if name not in AXES)
 POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
     name="policy_loss_in_parts",
     inputs={
-        **{name: words for name, words in POLICY_LOSS.inputs.items() if name not in POLICY_LOSS.optional},
+        **{
+            name: words
+            for name, words in POLICY_LOSS.inputs.items()
+            if name not in {*POLICY_LOSS.optional} - {*OF_VESPO}
+        },
         "parts": "rows of each micro-batch, in order; they add up to B",
     },
     source="gradient accumulation over micro-batches, with the denominators of the whole step",
     formula="Σ over parts of each part's share of the step's loss, and the gradient of each part in its rows",
     oracle=None,
-    optional=(),
+    optional=OF_VESPO,
     textbook=textbook.policy_loss_in_parts,
 )
 REWARDED_LOSS = Op(
