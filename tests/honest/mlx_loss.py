@@ -179,6 +179,13 @@ OPS = {
     function.__name__: function
     for function in (policy_loss, loss_of_completions, loss_from_logits, rewarded_loss, overlong_penalty)
 }
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo")
 CONVENTIONS = {  # mx.exp of float64 has the error of float32 (MLX 0.32)
-    "policy_loss": {"dtype": ("float32",), "clipped": (False, True), "kl_clamp": (None, 10.0)}
+    "policy_loss": {
+        "algorithm": ALGORITHMS,
+        "dtype": ("float32",),
+        "clipped": (False, True),
+        "kl_clamp": (None, 10.0),
+    },
+    "loss_of_completions": {"algorithm": ALGORITHMS},
 }

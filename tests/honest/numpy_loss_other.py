@@ -181,4 +181,5 @@ def policy_loss(**x: Any) -> dict[str, Any]:
 
 
 OPS = {"policy_loss": policy_loss}
-CONVENTIONS = {"policy_loss": {"clipped": (False, True), "kl_clamp": (None, 10.0)}}
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo")
+CONVENTIONS = {"policy_loss": {"algorithm": ALGORITHMS, "clipped": (False, True), "kl_clamp": (None, 10.0)}}

@@ -260,4 +260,8 @@ OPS = {
         overlong_penalty,
     )
 }
-CONVENTIONS = {"policy_loss": {"clipped": (False, True), "kl_clamp": (None, 10.0)}}
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo")
+CONVENTIONS = {
+    "policy_loss": {"algorithm": ALGORITHMS, "clipped": (False, True), "kl_clamp": (None, 10.0)},
+    "loss_of_completions": {"algorithm": ALGORITHMS},
+}

@@ -184,7 +184,7 @@ DEFAULTS = {
 class TestDefaultWidths:
     """Clip widths that are not given."""
 
-    @pytest.mark.parametrize("algorithm", ALGORITHMS)
+    @pytest.mark.parametrize("algorithm", DEFAULTS)
     def test_the_algorithms_own(self, algorithm: str) -> None:
         """Those of its paper, else TRL's 0.2."""
         widths = dict(zip(("epsilon_low", "epsilon_high"), DEFAULTS[algorithm], strict=True))

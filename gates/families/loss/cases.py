@@ -228,12 +228,12 @@ def case(
 
 
 def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conventions of a bound's widths: is an optional clip or lower bound there, are both widths of a clip one?"""
+    """Return the conventions of a bound's widths: whether an optional bound is there, how a cap is read, one width or two."""
     low, high = choice["epsilon_low"], choice["epsilon_high"]
     if row.bound == "none":
         return {} if row.ratio_level == "none" else {"clipped": low is not None}
     if row.bound == "cap":
-        return {"lower_bound": low is not None}
+        return {"lower_bound": low is not None, "cispo_bound": choice["cispo_bound"]}
     return {"clip_width": "one" if low == high else "two"} if row.bound in {"clip", "log-clip"} else {}
 
 

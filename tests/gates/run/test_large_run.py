@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from memory import PEAK
 from runs_on_file import verdict, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,10 +47,10 @@ def test_twenty_thousand_verdicts(large: Path, tmp_path: Path, form: str, least:
 
     junitparser, a library, takes three times as long as text that is joined. Processor time, for other programs may be running; it is that of the whole command, start included.
     """
-    code = (
-        "import resource, sys\nfrom gates import cli\ntry:\n    cli.main()\nexcept SystemExit as ended:\n"
+    code = PEAK + (
+        "from gates import cli\ntry:\n    cli.main()\nexcept SystemExit as ended:\n"
         "    assert not ended.code\nused = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "print(used.ru_utime + used.ru_stime, used.ru_maxrss * (1 if sys.platform == 'darwin' else 1024))\n"
+        "print(used.ru_utime + used.ru_stime, peak())\n"
     )
     out = tmp_path / "out"
     command = [sys.executable, "-c", code, "report", str(large), "--format", form, "--out", str(out)]
