@@ -37,7 +37,7 @@ import proofs
 sys.path.insert(0, str(proofs.ROOT))
 
 from gates.diagnosis.collect import NAMED, Diagnoser
-from gates.diagnosis.programs import programs as diagnosable
+from gates.families.programs import programs as diagnosable
 from gates.model import Mutant, Subject
 from gates.registry import load
 from gates.report.progress import Bar

@@ -29,7 +29,7 @@ def identify(
     from gates.cli import setup
     from gates.config import settings
     from gates.diagnosis.identify import identified
-    from gates.diagnosis.programs import programs
+    from gates.families.programs import programs
     from gates.model import ConfigurationError
     from gates.nearest import hint
     from gates.report import identification

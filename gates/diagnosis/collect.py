@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from gates.diagnosis import samples as asking
 from gates.diagnosis.diagnose import Diagnosis, diagnose
-from gates.diagnosis.program import Program
-from gates.diagnosis.programs import programs
+from gates.families.program import Program
+from gates.families.programs import programs
 from gates.model import Subject, Verdict
 from gates.results.records import DiagnosisRecord
 from gates.run.choices import chosen

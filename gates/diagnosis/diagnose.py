@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from gates.diagnosis.program import Choices, Program, Sample
 from gates.diagnosis.search import APART, MATCH, Candidate, Search, difference, first_matches, scaled
+from gates.families.program import Choices, Program, Sample
 from gates.model import Array
 
 Kind = Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gates.diagnosis import samples as asking
 from gates.diagnosis.diagnose import Diagnosis, identify
-from gates.diagnosis.program import Inputs, Program, Sample
+from gates.families.program import Inputs, Program, Sample
 from gates.model import Case, Gate, Subject, UnsupportedError
 from gates.run.choices import chosen
 from gates.run.judge import lacking

@@ -9,7 +9,7 @@ from typing import Any, Never
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs, Program, Sample
+from gates.families.program import Inputs, Program, Sample
 from gates.model import Case, Gate, Outcome, Recipe, Wire
 from gates.run import inputs as drawing
 from gates.run.oracle_cache import OracleCache

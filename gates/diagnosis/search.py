@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import plain
-from gates.diagnosis.program import Choices, Data, Edit, Program, Sample
+from gates.arithmetic.functions import plain
+from gates.arithmetic.number import Number, gradient, number
+from gates.families.program import Choices, Data, Edit, Program, Sample
 from gates.model import Array
-from reference.textbook.number import Number, gradient, number
 
 MATCH, APART = 3.0, 30.0
 NEAR = 1e3  # of the asked definition's limits: what a candidate in float64 may be off and still be tried in full

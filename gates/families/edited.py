@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Program
 from gates.diagnosis.search import Candidate, evaluate
 from gates.families.patching import Fn, mutation
+from gates.families.program import Program
 
 
 def edited(program: Program, *words: str) -> Callable[[Fn], Fn]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value
-from gates.diagnosis.program import Choices, Data, Inputs, Program
-from reference.textbook.number import Floats, Number, constant, widest
+from gates.arithmetic.functions import Value
+from gates.arithmetic.number import Floats, Number, constant, widest
+from gates.families.program import Choices, Data, Inputs, Program
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gates.arithmetic.number import FACTOR, UNIT, Number
 from gates.model import Array
-from reference.textbook.number import FACTOR, UNIT, Number
 
 Status = Literal["correct", "imprecise", "fragile", "wrong", "cannot tell", "unsupported", "finding"]
 ORDER: tuple[Status, ...] = ("wrong", "fragile", "imprecise", "cannot tell", "correct", "finding", "unsupported")

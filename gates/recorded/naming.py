@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.diagnose import Diagnosis, diagnose
-from gates.diagnosis.program import Program, Sample
-from gates.diagnosis.programs import programs
 from gates.diagnosis.search import APART, Candidate, Search, values
 from gates.families.loss.program import row_of
+from gates.families.program import Program, Sample
+from gates.families.programs import programs
 from gates.recorded.loss import corrected, inputs_of, off_policy
 from gates.recorded.settings import Settings
 from gates.recorded.step import Piece, Step

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Choices, Edit, Sample
+from gates.families.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write it
 MODES = {"add": "std + ε", "inside": "√(var + ε)", "threshold": "0 where std < ε"}

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs
-from gates.diagnosis.programs import row_inputs
+from gates.families import row_inputs
+from gates.families.program import Inputs
 from gates.model import Array
 
 SHAPES = ((3, 4), (5, 2), (2, 6), (4, 3), (2, 8), (6, 4), (3, 5), (4, 6))

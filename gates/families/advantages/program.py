@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, clip, maximum, plain, sqrt, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.arithmetic.functions import Value, absolute, clip, maximum, plain, sqrt, where
+from gates.arithmetic.number import Floats, Number, number
 from gates.families.advantages import edits, inputs
 from gates.families.limits import limits
+from gates.families.program import Choices, Data, Inputs, Program
 from gates.model import Array
-from reference.textbook.number import Floats, Number, number
 
 STAGES = ("group", "batch")
 

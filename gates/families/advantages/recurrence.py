@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, sqrt, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs.rows import Grid
+from gates.arithmetic.functions import Value, sqrt, where
+from gates.arithmetic.number import Floats, Number, constant
 from gates.families.advantages import edits, inputs
 from gates.families.limits import limits
+from gates.families.program import Choices, Data, Inputs, Program
+from gates.families.rows import Grid
 from gates.model import Array
-from reference.textbook.number import Floats, Number, constant
 
 CUTS_VALUE = frozenset(("given", "value only"))
 CUTS_TRACE = frozenset(("given", "trace only"))

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from gates.diagnosis.program import Choices, Edit
-from gates.diagnosis.programs.rows import MASKS
+from gates.families.program import Choices, Edit
+from gates.families.rows import MASKS
 
 ESTIMATORS = {  # words, and whether some library has it on purpose
     "k1": ("k1 = −d", True),

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs
-from gates.diagnosis.programs import row_inputs
-from gates.families import arrays
+from gates.families import arrays, row_inputs
+from gates.families.program import Inputs
 from gates.model import Array
 from reference.oracle import logprobs
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, clip, exp, expm1, log, plain, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs.rows import Grid, misread, tokens, total
+from gates.arithmetic.forms import accurate
+from gates.arithmetic.functions import Value, absolute, clip, exp, expm1, log, plain, where
+from gates.arithmetic.number import Floats
 from gates.families.kl import edits
 from gates.families.kl import inputs as made
 from gates.families.limits import limits
-from reference.textbook.forms import accurate
-from reference.textbook.number import Floats
+from gates.families.program import Choices, Data, Inputs, Program
+from gates.families.rows import Grid, misread, tokens, total
 
 
 def asked(inputs: Inputs) -> Choices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gates.diagnosis.program import Choices, Edit
+from gates.families.program import Choices, Edit
 
 TEMPERATURES = {
     "ignored": ("the temperature ignored: log-probs at τ = 1", True),

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, exp, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.arithmetic.functions import Value, exp, where
+from gates.arithmetic.number import Floats, gradient
 from gates.families.limits import limits
 from gates.families.logprobs import edits, program
 from gates.families.logprobs import inputs as made
 from gates.families.logprobs.program import ENTROPY_FORMS, FORMS, Call, forms, log_softmax, outputs
-from reference.textbook.number import Floats, gradient
+from gates.families.program import Choices, Data, Inputs, Program
 
 FORMULAS = ("by the softmax", "by the exponential of log p")
 

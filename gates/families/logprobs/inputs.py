@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs
+from gates.families.program import Inputs
 from gates.model import Array
 
 SHAPES = ((2, 3, 11), (3, 4, 7), (4, 2, 17), (2, 5, 9), (3, 3, 23), (5, 2, 6), (2, 4, 31), (4, 3, 13))

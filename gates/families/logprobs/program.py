@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, detached, exp, log, plain, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.arithmetic.functions import Value, detached, exp, log, plain, where
+from gates.arithmetic.number import Floats, Number
 from gates.families.limits import limits
 from gates.families.logprobs import edits
 from gates.families.logprobs import inputs as made
+from gates.families.program import Choices, Data, Inputs, Program
 from gates.model import Array
-from reference.textbook.number import Floats, Number
 
 FORMS = ("divide, shift", "shift, divide", "log-sum-exp", "logarithm")  # of a log-softmax, as libraries write it
 ENTROPY_FORMS = ("given", "log-sum less mean", "log-sum-exp less mean")

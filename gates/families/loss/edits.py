@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gates.diagnosis.program import Choices, Edit
-from gates.diagnosis.programs.rows import MASKS
+from gates.families.program import Choices, Edit
+from gates.families.rows import MASKS
 from reference.algorithms import ALGORITHMS, VARIANTS, Algorithm
 
 MEANS = {  # words of each aggregation, and whether some library has it on purpose

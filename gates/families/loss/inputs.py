@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs
+from gates.families.program import Inputs
 from gates.model import Array
 
 SHAPES = ((4, 7, 2), (6, 5, 3), (2, 11, 2), (8, 6, 4), (4, 9, 4), (6, 8, 2), (3, 10, 3), (4, 12, 2))
@@ -121,7 +121,7 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
     """Yield sets of slots by name, each of the shape of the policy's log-probs as (B, T)."""
     if output != "gradient":
         return
-    from gates.diagnosis.programs.rows import Grid  # noqa: PLC0415  rows imports nothing of this module
+    from gates.families.rows import Grid  # noqa: PLC0415  rows imports nothing of this module
 
     grid = Grid.of(inputs, "policy")
     counts = grid.counts

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.arithmetic.functions import Value, where
 from gates.families.loss import edits, inputs
 from gates.families.loss.step import Step
 from gates.families.loss.terms import penalty, surrogate
+from gates.families.program import Choices, Data, Inputs, Program
 from reference.algorithms import Algorithm, composed
 
 CONSTANTS = ("group_size", "micro_batches", "max_length", "tokens_in_step", "old", "reference")  # a call may lack them

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, detached, exp, maximum, plain, sigmoid, sqrt, where
-from gates.diagnosis.program import Choices, Data
-from gates.diagnosis.programs.rows import Grid, misread, tokens, total
+from gates.arithmetic import bounded
+from gates.arithmetic.functions import Value, absolute, detached, exp, maximum, plain, sigmoid, sqrt, where
+from gates.arithmetic.number import UNIT, Number
+from gates.families.program import Choices, Data
+from gates.families.rows import Grid, misread, tokens, total
 from gates.model import Array
-from reference.textbook import number as bounded
-from reference.textbook.number import UNIT, Number
 
 
 class Step:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, clip, detached, exp, maximum, minimum, plain, where
-from gates.diagnosis.programs.rows import total
+from gates.arithmetic.functions import Value, absolute, clip, detached, exp, maximum, minimum, plain, where
 from gates.families.loss.step import Step
+from gates.families.rows import total
 
 
 def surrogate(step: Step) -> Value:

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gates.diagnosis.arithmetic import exp, where
-from gates.diagnosis.program import Data
-from gates.diagnosis.programs.rows import Grid
+from gates.arithmetic.bounded import expm1
+from gates.arithmetic.functions import exp, where
+from gates.arithmetic.number import UNIT, Floats, Number, gradient, number, widest
 from gates.families.loss.program import asked
 from gates.families.loss.step import Step
 from gates.families.loss.terms import kl_term, surrogate, weighted
-from reference.textbook.number import UNIT, Floats, Number, expm1, gradient, number, widest
+from gates.families.program import Data
+from gates.families.rows import Grid
 
 BY_TOKEN = ("old", "reference", "advantages", "weights")
 

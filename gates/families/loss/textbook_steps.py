@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gates.diagnosis.programs.rows import Grid
+from gates.arithmetic.bounded import clip, exp, log, where
+from gates.arithmetic.number import Floats, Number, number, widest
 from gates.families.loss.textbook import forms, scalar, wide
-from reference.textbook.number import Floats, Number, clip, exp, log, number, where, widest
+from gates.families.rows import Grid
 
 CLIPS = {"grpo": (0.2, 0.2), "dapo": (0.2, 0.28), "gspo": (3e-4, 4e-4)}  # the algorithms' defaults
 NONE: dict[str, Any] = {"mask": None, "lengths": None, "weights": None, "delta": None, "beta": 0.0, "kl_ratio": "none"}

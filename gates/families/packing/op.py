@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from gates.families.packing import textbook
 from gates.model import Op, Output
 from reference.oracle import packing
-from reference.textbook import packing as textbook
 
 PACK_SEQUENCES = Op(
     name="pack_sequences",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gates.diagnosis.program import Choices, Edit
-from gates.diagnosis.programs.rows import MASKS
+from gates.families.program import Choices, Edit
+from gates.families.rows import MASKS
 
 LOGISTIC: dict[str, Any] = {"form": "logistic", "number": "log-ratio", "place": "inside", "margin": None, "nll": "none"}
 PLAIN = {**LOGISTIC, "row": "sum", "penalty": None, "smoothing": 0.0}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs
 from gates.families import arrays
+from gates.families.program import Inputs
 from gates.model import Array
 
 PAIRS, WIDTH, PROMPT = 16, 20, 5

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, detached, maximum, sigmoid, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.arithmetic import bounded
+from gates.arithmetic.functions import Value, absolute, detached, maximum, sigmoid, where
+from gates.arithmetic.number import Floats, gradient, number
 from gates.families.preference import edits, inputs
 from gates.families.preference.program import minus_log_sigmoid, widest_of
 from gates.families.preference.sides import Sides, either, held
+from gates.families.program import Choices, Data, Inputs, Program
 from gates.model import Array
-from reference.textbook import number as bounded
-from reference.textbook.number import Floats, gradient, number
 
 
 def asked(given: Inputs) -> Choices:

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, exp, log, logsigmoid, maximum, sigmoid, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs.rows import tokens
+from gates.arithmetic import bounded
+from gates.arithmetic.forms import accurate, merged
+from gates.arithmetic.functions import Value, absolute, exp, log, logsigmoid, maximum, sigmoid, where
+from gates.arithmetic.number import Floats, Number, gradient, number, widest
 from gates.families.preference import edits, inputs
 from gates.families.preference.sides import Sides, either, held, likelihood
-from reference.textbook import number as bounded
-from reference.textbook.forms import accurate, merged
-from reference.textbook.number import Floats, Number, gradient, number, widest
+from gates.families.program import Choices, Data, Inputs, Program
+from gates.families.rows import tokens
 
 LOSSES: Mapping[str, dict[str, Any]] = {  # what each loss asks for, beside the rest of `asked`
     "dpo": {},

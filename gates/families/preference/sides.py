@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, detached, maximum, where
-from gates.diagnosis.program import Choices, Data, Inputs
-from gates.diagnosis.programs.rows import misread, tokens, total
+from gates.arithmetic.forms import merged
+from gates.arithmetic.functions import Value, detached, maximum, where
+from gates.arithmetic.number import Number, constant
 from gates.families.preference.inputs import prompts
+from gates.families.program import Choices, Data, Inputs
+from gates.families.rows import misread, tokens, total
 from gates.model import Array
-from reference.textbook.forms import merged
-from reference.textbook.number import Number, constant
 
 
 def counted(inputs: Inputs, choice: str) -> Array:

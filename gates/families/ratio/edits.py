@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gates.diagnosis.program import Choices, Edit
-from gates.diagnosis.programs.rows import MASKS
+from gates.families.program import Choices, Edit
+from gates.families.rows import MASKS
 
 LEVELS = {  # words, and whether some library has it on purpose
     "token": ("the ratio of each token", True),

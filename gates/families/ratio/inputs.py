@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import plain
-from gates.diagnosis.program import Inputs
-from gates.diagnosis.programs import row_inputs
-from gates.diagnosis.programs.rows import Grid
+from gates.arithmetic.functions import plain
+from gates.families import row_inputs
+from gates.families.program import Inputs
 from gates.families.ratio import edits
+from gates.families.rows import Grid
 from gates.model import Array
 
 RATIO_PAIR, WEIGHTS_PAIR = ("policy", "old"), ("old", "sampling")

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, clip, exp, maximum, minimum, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs.rows import Grid, misread, tokens, total
+from gates.arithmetic.functions import Value, absolute, clip, exp, maximum, minimum, where
+from gates.arithmetic.number import Floats
 from gates.families.limits import limits
+from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.ratio import edits
 from gates.families.ratio import inputs as made
+from gates.families.rows import Grid, misread, tokens, total
 from gates.model import Array
-from reference.textbook.number import Floats
 
 SUMS = ("of differences", "difference of sums")  # the usual forms of a row's log-ratio
 SLACK = 1.0  # roundings of a bound: some programs hold it in the data's dtype, others wider

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, absolute, exp, expm1, log, maximum, minimum, plain, where
-from gates.diagnosis.program import Choices, Data, Inputs, Program
-from gates.diagnosis.programs.rows import Grid, tokens, total
+from gates.arithmetic.functions import Value, absolute, exp, expm1, log, maximum, minimum, plain, where
+from gates.arithmetic.number import Floats, Number, constant, widest
 from gates.families.limits import evaluated
+from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.ratio import edits
 from gates.families.ratio import inputs as made
 from gates.families.ratio.program import SLACK, SUMS, Pair
+from gates.families.rows import Grid, tokens, total
 from gates.model import Array
-from reference.textbook.number import Floats, Number, constant, widest
 
 NAMES = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err", "outside_low", "outside_high")
 CLIPPED = ("clipped_low", "clipped_high")

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, plain
-from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.arithmetic.functions import Value, plain
+from gates.arithmetic.number import Number
+from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.sampling import edits, program
 from gates.families.sampling import inputs as made
 from gates.model import Array
-from reference.textbook.number import Number
 
 
 def asked(inputs: Inputs) -> Choices:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gates.diagnosis.program import Choices, Edit
+from gates.families.program import Choices, Edit
 
 Order = tuple[str, ...]
 ORDERS: dict[str, Order] = {  # of libraries, of which none has every stage

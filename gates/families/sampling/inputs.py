@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs
+from gates.families.program import Inputs
 from gates.model import Array
 
 SHAPES = ((4, 90), (3, 130), (5, 96), (4, 150), (6, 100), (3, 110), (5, 140), (4, 125))  # rows and tokens

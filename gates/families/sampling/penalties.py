@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, plain, where
-from gates.diagnosis.program import Choices, Data
+from gates.arithmetic.functions import Value, plain, where
+from gates.arithmetic.number import UNIT, Number
+from gates.families.program import Choices, Data
 from gates.model import Array
-from reference.textbook.number import UNIT, Number
 
 FORMS = ("at once", "one by one")  # repeated penalties
 

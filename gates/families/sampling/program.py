@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, exp, log, plain
-from gates.diagnosis.program import Choices, Data, Inputs, Program
+from gates.arithmetic.bounded import where
+from gates.arithmetic.forms import merged
+from gates.arithmetic.functions import Value, exp, log, plain
+from gates.arithmetic.number import FACTOR, UNIT, Floats, Number, constant, widest
 from gates.families.limits import Rounded
+from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.sampling import edits
 from gates.families.sampling import inputs as made
 from gates.families.sampling.penalties import FORMS, processed
 from gates.families.sampling.stages import Rows, rows_after, running_error
 from gates.model import Array
-from reference.textbook.forms import merged
-from reference.textbook.number import FACTOR, UNIT, Floats, Number, constant, where, widest
 
 STAGES = {
     "hf": ("temperature", "top-k", "top-p", "min-p", "XTC"),

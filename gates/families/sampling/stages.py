@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, exp, log, plain, where
-from gates.diagnosis.program import Choices, Data
+from gates.arithmetic.functions import Value, exp, log, plain, where
+from gates.arithmetic.number import FACTOR, UNIT, Floats, Number
+from gates.families.program import Choices, Data
 from gates.model import Array
-from reference.textbook.number import FACTOR, UNIT, Floats, Number
 
 
 @dataclass(frozen=True, slots=True, eq=False)

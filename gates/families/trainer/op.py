@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gates.families.rollout.op import BATCH_INPUTS, MODEL_INPUTS
+from gates.families.trainer import textbook
 from gates.model import Op, Output
 from reference.oracle import lora
-from reference.textbook import lora as textbook
 
 TRAIN_STEP = Op(
     name="train_step",

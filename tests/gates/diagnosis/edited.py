@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.diagnose import diagnose
-from gates.diagnosis.program import Edit, Inputs, Program, Sample
 from gates.diagnosis.samples import SEED, example
 from gates.diagnosis.search import Candidate, evaluate
+from gates.families.program import Edit, Inputs, Program, Sample
 from gates.model import Case, Gate
 from gates.registry import load
 from gates.run.plan import case_seed

@@ -7,9 +7,9 @@ import pytest
 from edited import cases_of, changed, designed, gates_of, misnamed, of_oracle, pairs_misnamed
 
 from gates.diagnosis.diagnose import diagnose, identify
-from gates.diagnosis.program import Inputs, Sample
-from gates.diagnosis.programs import programs
 from gates.families.kl.edits import CLAMPS
+from gates.families.program import Inputs, Sample
+from gates.families.programs import programs
 from gates.model import Array, Case, Gate
 from reference.oracle import kl as oracle
 

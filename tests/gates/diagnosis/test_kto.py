@@ -7,7 +7,7 @@ import pytest
 from edited import by_sentence, cases_of, designed, gates_of, of_edits, of_oracle, same
 
 from gates.diagnosis.diagnose import diagnose, identify
-from gates.diagnosis.programs import programs
+from gates.families.programs import programs
 from gates.model import Case
 from reference.oracle import preference
 

@@ -10,8 +10,8 @@ import pytest
 from edited import cases_of, changed, designed, gates_of, misnamed, of_oracle, pairs_misnamed
 
 from gates.diagnosis.diagnose import diagnose, identify
-from gates.diagnosis.program import Inputs
-from gates.diagnosis.programs import programs
+from gates.families.program import Inputs
+from gates.families.programs import programs
 from gates.model import Array
 from reference.oracle import logprobs
 

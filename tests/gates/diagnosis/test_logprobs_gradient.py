@@ -9,8 +9,8 @@ import pytest
 from edited import cases_of, changed, designed, gates_of, misnamed, of_oracle
 
 from gates.diagnosis.diagnose import diagnose, identify
-from gates.diagnosis.program import Inputs
-from gates.diagnosis.programs import programs
+from gates.families.program import Inputs
+from gates.families.programs import programs
 from reference.oracle import logprobs
 
 PROGRAM = programs()["selective_log_softmax_backward"]

@@ -7,9 +7,9 @@ import pytest
 from edited import by_sentence, cases_of, designed, gates_of, of_edits, of_oracle, same
 
 from gates.diagnosis.diagnose import diagnose, identify
-from gates.diagnosis.program import Sample
-from gates.diagnosis.programs import programs
 from gates.families.loss import program as loss
+from gates.families.program import Sample
+from gates.families.programs import programs
 from gates.model import Case, Gate
 from reference.algorithms import ALGORITHMS, AXES, VARIANTS
 from reference.oracle import losses

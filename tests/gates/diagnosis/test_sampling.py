@@ -7,9 +7,9 @@ import pytest
 from edited import by_sentence, cases_of, designed, gates_of, of_edits, of_oracle, same
 
 from gates.diagnosis.diagnose import diagnose, identify
-from gates.diagnosis.program import Inputs, Sample
-from gates.diagnosis.programs import programs
 from gates.diagnosis.search import APART, MATCH, evaluate
+from gates.families.program import Inputs, Sample
+from gates.families.programs import programs
 from gates.model import Case, Gate
 from reference.oracle import sampling
 

@@ -10,8 +10,8 @@ import pytest
 from edited import cases_of, designed, gates_of, misnamed
 
 from gates.diagnosis.diagnose import diagnose
-from gates.diagnosis.program import Inputs, Sample
-from gates.diagnosis.programs import programs
+from gates.families.program import Inputs, Sample
+from gates.families.programs import programs
 from reference.oracle import statistics
 
 PROGRAM = programs()["ratio_statistics"]

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.rollout import runs
+from gates.families.rollout import runs, textbook
 from gates.families.rollout.equivalence import of_each_draw
 from gates.families.rollout.gates import paths
 from gates.families.rollout.op import ROLLOUT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 from reference.oracle import logprobs, sampling
-from reference.textbook import rollout as textbook
 
 DRAWS = 100_000
 ROUND = 2_500  # rows of one call: its caches stay below 100 MB

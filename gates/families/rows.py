@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value, where
-from gates.diagnosis.program import Data
+from gates.arithmetic.functions import Value, where
+from gates.families.program import Data
 from gates.model import Array
 
 MASKS: Mapping[str, str] = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.program import Inputs
-from gates.diagnosis.programs.rows import Grid
+from gates.families.program import Inputs
+from gates.families.rows import Grid
 from gates.model import Array
 
 SHAPES = ((4, 7), (6, 5), (2, 11), (8, 6), (5, 9), (6, 8), (3, 10), (4, 12))

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.textbook import number as textbook
-from reference.textbook.number import Floats, Number, gradient, number, where, widest
+from gates.arithmetic import bounded
+from gates.arithmetic.bounded import where
+from gates.arithmetic.number import Floats, Number, gradient, number, widest
 
 DTYPES = ("float32", "float64")
 Pair = tuple[Callable[..., Any], Callable[..., Any]]  # a program of Numbers, and the same of NumPy arrays
@@ -31,23 +32,23 @@ def logsigmoid(x: Any) -> Any:
 PROGRAMS: dict[str, Pair] = {
     "sum and product": (lambda a, b: a * b + a - b * b, lambda a, b: a * b + a - b * b),
     "quotient": (lambda a, b: (a - b) / (b * b + 1.0), lambda a, b: (a - b) / (b * b + 1)),
-    "k3": (lambda a, b: textbook.exp(a - b) - (a - b) - 1.0, lambda a, b: np.exp(a - b) - (a - b) - 1),
-    "k3 by expm1": (lambda a, b: textbook.expm1(a - b) - (a - b), lambda a, b: np.expm1(a - b) - (a - b)),
-    "log": (lambda a, b: textbook.log(a * a + 0.5) * b, lambda a, b: np.log(a * a + 0.5) * b),
-    "log1p": (lambda a, b: textbook.log1p(a * a) - b, lambda a, b: np.log1p(a * a) - b),
-    "logsigmoid": (lambda a, b: textbook.logsigmoid(3.0 * (a - b)), lambda a, b: logsigmoid(3 * (a - b))),
-    "sigmoid": (lambda a, b: textbook.sigmoid(a) * b, lambda a, b: b / (1 + np.exp(-a))),
+    "k3": (lambda a, b: bounded.exp(a - b) - (a - b) - 1.0, lambda a, b: np.exp(a - b) - (a - b) - 1),
+    "k3 by expm1": (lambda a, b: bounded.expm1(a - b) - (a - b), lambda a, b: np.expm1(a - b) - (a - b)),
+    "log": (lambda a, b: bounded.log(a * a + 0.5) * b, lambda a, b: np.log(a * a + 0.5) * b),
+    "log1p": (lambda a, b: bounded.log1p(a * a) - b, lambda a, b: np.log1p(a * a) - b),
+    "logsigmoid": (lambda a, b: bounded.logsigmoid(3.0 * (a - b)), lambda a, b: logsigmoid(3 * (a - b))),
+    "sigmoid": (lambda a, b: bounded.sigmoid(a) * b, lambda a, b: b / (1 + np.exp(-a))),
     "deviation": (
-        lambda a, b: textbook.sqrt(((a - a.mean()) * (a - a.mean())).sum() / 15.0) + b,
+        lambda a, b: bounded.sqrt(((a - a.mean()) * (a - a.mean())).sum() / 15.0) + b,
         lambda a, b: np.sqrt(((a - a.mean()) ** 2).sum() / 15) + b,
     ),
     "clipped": (
-        lambda a, b: textbook.minimum(a * b, textbook.clip(a, 0.75, 1.25) * b),
+        lambda a, b: bounded.minimum(a * b, bounded.clip(a, 0.75, 1.25) * b),
         lambda a, b: np.minimum(a * b, np.clip(a, 0.75, 1.25) * b),
     ),
-    "magnitude": (lambda a, b: textbook.absolute(a - b) * a, lambda a, b: np.abs(a - b) * a),
+    "magnitude": (lambda a, b: bounded.absolute(a - b) * a, lambda a, b: np.abs(a - b) * a),
     "log-softmax": (
-        lambda a, b: a - textbook.log(textbook.exp(a).sum()) + b,
+        lambda a, b: a - bounded.log(bounded.exp(a).sum()) + b,
         lambda a, b: a - np.log(np.exp(a).sum()) + b,
     ),
 }
@@ -111,8 +112,8 @@ def test_the_gradient_of_a_clipped_loss(dtype: str, seed: int) -> None:
     policy, old = (-rng.gamma(1.5, 0.8, (4, 6)).astype(dtype) for _ in range(2))
     advantages = rng.normal(size=(4, 1)).astype(dtype)
     logps = number(policy)
-    ratio = textbook.exp(logps - number(old))
-    loss = -textbook.minimum(ratio * advantages, textbook.clip(ratio, 0.8, 1.2) * advantages).sum(axis=1).mean() / 6.0
+    ratio = bounded.exp(logps - number(old))
+    loss = -bounded.minimum(ratio * advantages, bounded.clip(ratio, 0.8, 1.2) * advantages).sum(axis=1).mean() / 6.0
     (found,) = gradient(loss, logps)
 
     def slope(p: Any, o: Any, a: Any) -> Any:
@@ -149,21 +150,21 @@ class TestVoid:
 
     def test_it_spreads(self) -> None:
         """Through everything that is computed from it."""
-        large = textbook.exp(number(np.float32([100.0, 1.0])))
+        large = bounded.exp(number(np.float32([100.0, 1.0])))
         found = (large * 0.0 + 1.0).limit()
         assert np.isinf(found[0])
         assert np.isfinite(found[1])
 
     def test_a_minimum_that_discards_it_is_certain(self) -> None:
         """The clip of a ratio that overflowed."""
-        ratio = textbook.exp(number(np.float32([100.0])))
-        assert np.isfinite(textbook.minimum(ratio, 1.2).limit()).all()
-        assert np.isinf(textbook.maximum(ratio, 1.2).limit()).all()
+        ratio = bounded.exp(number(np.float32([100.0])))
+        assert np.isfinite(bounded.minimum(ratio, 1.2).limit()).all()
+        assert np.isinf(bounded.maximum(ratio, 1.2).limit()).all()
 
     def test_a_logarithm_whose_bound_reaches_zero(self) -> None:
         """Has no bound."""
         x = number(np.float32([1.0]))
-        assert np.isinf(textbook.log((x + 1e-8) - x).limit()).all()
+        assert np.isinf(bounded.log((x + 1e-8) - x).limit()).all()
 
 
 class TestBranches:
@@ -183,6 +184,6 @@ class TestBranches:
     def test_the_widest_of_several_forms(self) -> None:
         """Element by element; void only where all are."""
         a, b = number(np.float32([1.0, 2.0])) * 0.3, number(np.float32([100.0, 2.0]))
-        found = widest([a, textbook.exp(b)])
+        found = widest([a, bounded.exp(b)])
         assert np.isfinite(found).all()
-        assert found[1] == textbook.exp(b).limit()[1]
+        assert found[1] == bounded.exp(b).limit()[1]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 
-from gates.diagnosis.program import Program
+from gates.families.program import Program
 
 FORMULAS = (  # modules of gates.families
     "advantages.program",

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from reference.textbook import number as bounded
-from reference.textbook.number import Number, Test
+from gates.arithmetic import bounded
+from gates.arithmetic.number import Number, Test
 
 Value = Any  # Number | float64 array
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from reference.textbook.number import Floats, Number, constant, number, where, widest
+from gates.arithmetic.bounded import where
+from gates.arithmetic.number import Floats, Number, constant, number, widest
 
 
 def lora_linear(

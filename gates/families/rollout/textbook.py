@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from reference.textbook.number import Floats, Number, constant, exp, log, number, where, widest
+from gates.arithmetic.bounded import exp, log, where
+from gates.arithmetic.number import Floats, Number, constant, number, widest
 
 
 def log_probs(

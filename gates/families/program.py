@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.arithmetic import Value
+from gates.arithmetic.functions import Value
+from gates.arithmetic.number import Number, number
 from gates.model import Array
-from reference.textbook.number import Number, number
 
 Choices = Mapping[str, Any]
 Inputs = Mapping[str, Any]

@@ -7,8 +7,7 @@ their kin, 0 where the result is exact. `gradient` differentiates a program as a
 
 Rules:
 - A sum is bounded by u times the sum of its |partial sums|, in the worst of several orders. An exact 0 adds nothing.
-- minimum, maximum, clip and absolute are bounded by intervals.
-- A comparison that lies within its own bound may come out either way: `where` then admits both branches.
+- A comparison that lies within its own bound may come out either way: `bounded.where` then admits both branches.
 - A value that the dtype cannot hold is void, and so is what is computed from it, except by a minimum or maximum that
   certainly discards it. A void element has the limit inf: no claim is made of it.
 """
@@ -22,6 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gates.arithmetic.sums import worst_sums
+
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 Like = "Number | npt.ArrayLike"
@@ -32,7 +33,6 @@ TINY = {name: float(np.finfo(name).tiny) for name in UNIT}
 LARGEST = {name: float(np.finfo(name).max) for name in UNIT}
 LIBRARY = 8.0  # u: 4 ulp, what libraries promise of exp and log
 FACTOR = 2.0  # on every bound: first-order terms leave products of roundings out
-LANES = (8, 32)  # accumulators of NumPy's and of vectorised sums
 _order = count()
 
 
@@ -181,7 +181,7 @@ class Number:
 
     def sum(self, axis: int | None = None, *, keepdims: bool = False) -> Number:
         """Add up over an axis, or everything: the bound holds for each usual order."""
-        value, own = _sums(self.value, axis, UNIT[self.dtype])
+        value, own = worst_sums(self.value, axis, UNIT[self.dtype])
         with np.errstate(all="ignore"):
             error = self.error.sum(axis=axis) + UNIT[self.dtype] * own
         void = self.void.any(axis=axis)
@@ -234,13 +234,23 @@ class Test:
         return other
 
     def __and__(self, other: Any) -> Test:
-        b = _test(other)
+        b = as_test(other)
         both = object.__new__(Test)
         both.truth = self.truth & b.truth
         both.open = (self.open & (b.truth | b.open)) | (b.open & (self.truth | self.open))
         return both
 
     __rand__ = __and__
+
+
+def as_test(condition: Any) -> Test:
+    """Return a `Test` unchanged, and truth values as a test that is decided everywhere."""
+    if isinstance(condition, Test):
+        return condition
+    made = object.__new__(Test)
+    made.truth = np.asarray(condition, bool)
+    made.open = np.zeros(made.truth.shape, bool)
+    return made
 
 
 def constant(values: npt.ArrayLike, dtype: str) -> Number:
@@ -256,159 +266,6 @@ def number(data: npt.ArrayLike, dtype: str | None = None) -> Number:
     """Return data as exact numbers of its own dtype; half types are computed in float32."""
     array = np.asarray(data)
     return Number(array, dtype or ("float64" if array.dtype == np.float64 else "float32"))
-
-
-def _unary(x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, roundings: float = LIBRARY) -> Number:
-    """A function of one number: `slope` is the largest |f'| within the bound, `curve` an additional error."""
-    with np.errstate(all="ignore"):
-        return x._made(value, np.where(x.error == 0.0, 0.0, slope * x.error) + curve, [(x, rule)], roundings=roundings)  # noqa: SLF001
-
-
-def exp(x: Number) -> Number:
-    """E to the x."""
-    with np.errstate(all="ignore"):
-        value = np.exp(x.value)
-        made = _unary(x, value, np.exp(x.value + x.error), 0.0, lambda g: g * made)
-    made.error = np.where((x.value == 0.0) & (x.error == 0.0), 0.0, made.error)  # exp(0) is 1 in every library
-    return made
-
-
-def expm1(x: Number) -> Number:
-    """E to the x, minus 1, without cancellation."""
-    with np.errstate(all="ignore"):
-        return _unary(x, np.expm1(x.value), np.exp(x.value + x.error), 0.0, lambda g: g * exp(x))
-
-
-def log(x: Number) -> Number:
-    """The natural logarithm; void where the bound reaches 0."""
-    with np.errstate(all="ignore"):
-        least = x.value - x.error
-        value = np.log(x.value)
-        made = _unary(x, value, 1.0 / least, 0.0, lambda g: g / x)
-        made.void = made.void | ~(least > 0.0)
-    return made
-
-
-def log1p(x: Number) -> Number:
-    """log(1 + x) without cancellation."""
-    with np.errstate(all="ignore"):
-        least = 1.0 + x.value - x.error
-        made = _unary(x, np.log1p(x.value), 1.0 / least, 0.0, lambda g: g / (1.0 + x))
-        made.void = made.void | ~(least > 0.0)
-    return made
-
-
-def sqrt(x: Number) -> Number:
-    """The square root."""
-    with np.errstate(all="ignore"):
-        least = np.maximum(x.value - x.error, 0.0)
-        value = np.sqrt(np.maximum(x.value, 0.0))
-        error = np.maximum(value - np.sqrt(least), np.sqrt(np.maximum(x.value + x.error, 0.0)) - value)
-    made = x._made(value, error, [(x, lambda g: g * 0.5 / made)])  # noqa: SLF001
-    return made
-
-
-def absolute(x: Number) -> Number:
-    """The magnitude."""
-    sign = np.sign(x.value)
-    return Number(np.abs(x.value), x.dtype, x.error, x.void, [(x, lambda g: g * constant(sign, x.dtype))])
-
-
-def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp(-x)), from the side that does not overflow."""
-    small = exp(-absolute(x))
-    return where(x.value >= 0.0, 1.0 / (1.0 + small), small / (1.0 + small))
-
-
-def logsigmoid(x: Number) -> Number:
-    """Log sigmoid(x) = min(x, 0) - log1p(exp(-|x|)), as every framework writes it."""
-    return minimum(x, 0.0) - log1p(exp(-absolute(x)))
-
-
-def _pair(a: Any, b: Any) -> tuple[Number, Number]:
-    first = a if isinstance(a, Number) else b
-    return first._lift(a), first._lift(b)  # noqa: SLF001
-
-
-def minimum(a: Any, b: Any) -> Number:
-    """The smaller of two numbers; what is certainly the larger one may overflow."""
-    return _extreme(*_pair(a, b), smaller=True)
-
-
-def maximum(a: Any, b: Any) -> Number:
-    """The larger of two numbers; what is certainly the smaller one may overflow."""
-    return _extreme(*_pair(a, b), smaller=False)
-
-
-def _extreme(a: Number, b: Number, *, smaller: bool) -> Number:
-    pick, sign = (np.minimum, 1.0) if smaller else (np.maximum, -1.0)
-    with np.errstate(all="ignore"):
-        value = pick(a.value, b.value)
-        low, high = pick(a.value - a.error, b.value - b.error), pick(a.value + a.error, b.value + b.error)
-        error = np.fmax(value - low, high - value)
-        # the discarded one overflowed on the side where it certainly loses
-        lost_a = a.void & ~b.void & (sign * (a.value - b.value) > a.error * (a.error < np.inf) + b.error)
-        lost_b = b.void & ~a.void & (sign * (b.value - a.value) > b.error * (b.error < np.inf) + a.error)
-        value, error = (
-            np.where(lost_a, b.value, np.where(lost_b, a.value, value)),
-            np.where(lost_a, b.error, np.where(lost_b, a.error, error)),
-        )
-        void = (a.void & ~lost_a) | (b.void & ~lost_b)
-        from_a = sign * (b.value - a.value) > 0.0
-        tied = a.value == b.value
-        undecided = ~tied & (np.abs(a.value - b.value) <= a.error + b.error)
-    share = np.where(tied, 0.5, np.where(from_a, 1.0, 0.0))  # torch halves the gradient of a tie; others take a side
-    slack = np.where(undecided, 1.0, 0.0)  # a tie is that of a clip that does not act: both sides lead to one number
-
-    def rule(part: Floats) -> Rule:
-        def back(g: Number) -> Number:
-            with np.errstate(all="ignore"):
-                moved = np.where(part == 0.0, 0.0, g.value * part)
-                error_ = np.where((part == 0.0) & (slack == 0.0), 0.0, g.error + slack * np.abs(g.value))
-            return Number(moved, g.dtype, error_, g.void & ((part > 0.0) | (slack > 0.0)))
-
-        return back
-
-    return Number(value, a.dtype, error, void, [(a, rule(share)), (b, rule(1.0 - share))])
-
-
-def clip(x: Number, low: Any = None, high: Any = None) -> Number:
-    """Bound a number from below and above."""
-    x = x if low is None else maximum(x, low)
-    return x if high is None else minimum(x, high)
-
-
-def _test(condition: Any) -> Test:
-    if isinstance(condition, Test):
-        return condition
-    made = object.__new__(Test)
-    made.truth = np.asarray(condition, bool)
-    made.open = np.zeros(made.truth.shape, bool)
-    return made
-
-
-def where(condition: Test | npt.ArrayLike, a: Any, b: Any) -> Number:
-    """Select; where the condition lies within its own bound, the other branch is admitted."""
-    test = _test(condition)
-    a, b = _pair(a, b)
-    with np.errstate(all="ignore"):
-        value = np.where(test.truth, a.value, b.value)
-        error = np.where(test.truth, a.error, b.error)
-        other = np.where(test.truth, b.error, a.error)
-        apart = np.where(a.value == b.value, 0.0, np.abs(a.value - b.value))
-        error = np.where(test.open, np.maximum(error, other) + apart, error)
-    void = np.where(test.open, a.void | b.void, np.where(test.truth, a.void, b.void))
-
-    def rule(chosen: Bools) -> Rule:
-        def back(g: Number) -> Number:
-            with np.errstate(all="ignore"):
-                moved, slack = np.where(chosen, g.value, 0.0), np.where(test.open, np.abs(g.value), 0.0)
-                error_ = np.where(chosen | test.open, g.error, 0.0) + slack
-            return Number(moved, g.dtype, error_, g.void & (chosen | test.open))
-
-        return back
-
-    return Number(value, a.dtype, error, void, [(a, rule(test.truth)), (b, rule(~test.truth))])
 
 
 def gradient(result: Number, *of: Number) -> list[Number]:
@@ -461,51 +318,3 @@ def _is_power_of_two(x: Number) -> Bools:
 
 def _kept(x: Any, axis: int | None, shape: tuple[int, ...]) -> Any:
     return np.reshape(x, (1,) * len(shape)) if axis is None else np.expand_dims(x, axis)
-
-
-def _sums(values: Floats, axis: int | None, u: float) -> tuple[Floats, Floats]:
-    """Return the sums, and for each the largest Σ|partial sums| over the usual orders."""
-    if axis is None:
-        if values.ndim <= 1:
-            return _along(values.reshape(-1), u)
-        rows = values.reshape(-1, values.shape[-1])
-        value, flat = _along(rows.reshape(-1), u)
-        orders = [flat]
-        for table in (rows, rows.T):
-            parts, inner = _along(table, u)
-            _, outer = _along(parts, u)
-            orders.append(inner.sum() + outer)
-        return value, np.max(orders, axis=0)
-    return _along(np.moveaxis(values, axis, -1), u)
-
-
-def _along(values: Floats, u: float) -> tuple[Floats, Floats]:
-    """Return sums over the last axis and the largest Σ|partial sums| of them."""
-    with np.errstate(all="ignore"):
-        total = values.sum(axis=-1)
-        if values.shape[-1] < 2:
-            return total, np.zeros(total.shape)
-        largest = np.maximum(_partial(values, u), _partial(values[..., ::-1], u))
-        for lanes in LANES:
-            if values.shape[-1] > lanes:
-                padded = np.zeros((*values.shape[:-1], -(-values.shape[-1] // lanes) * lanes))
-                padded[..., : values.shape[-1]] = values
-                strided = np.swapaxes(padded.reshape(*values.shape[:-1], -1, lanes), -1, -2)
-                size = _partial(strided, u).sum(axis=-1) + _partial(strided.sum(axis=-1), u)
-                largest = np.maximum(largest, size)
-        return total, largest
-
-
-def _partial(values: Floats, u: float) -> Floats:
-    """Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding.
-
-    Nor does an addition err by more than its term: the partial sum before it is a number of the dtype, and no nearer one
-    than the nearest is returned. So a term below u times the partial sum counts with its own size.
-    """
-    sums = np.minimum(np.abs(values.cumsum(axis=-1)), np.abs(values) / u)
-    terms = values != 0.0
-    if terms[..., 0].all():  # then all but the first count
-        sums[..., 0] = 0.0
-    else:
-        sums = np.where(terms.cumsum(axis=-1) > 1, sums, 0.0)
-    return np.asarray(sums.sum(axis=-1))

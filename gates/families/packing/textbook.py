@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from reference.textbook.number import Number, number, widest
+from gates.arithmetic.number import Number, number, widest
 
 
 def pack_sequences(

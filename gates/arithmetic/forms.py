@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.textbook.number import Number
+from gates.arithmetic.number import Number
 
 MOST = 1e-2  # of the value
 
