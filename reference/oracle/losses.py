@@ -30,7 +30,7 @@ class PolicyLoss:
         near_branch: the ratio is within 16 ulp of a bound at which the gradient jumps.
         gradient_other: the gradient on the other side of that bound; `gradient` elsewhere.
         branch_slack: by how much the loss may differ where `near_branch` lets either branch's value stand.
-        choices: the ratio level, the bound and the aggregation that were computed.
+        choices: the ratio level, the bound, the aggregation and the place of the KL that were computed.
     """
 
     loss: float
@@ -40,7 +40,7 @@ class PolicyLoss:
     near_branch: Bools
     gradient_other: Floats
     branch_slack: float
-    choices: tuple[str, str, str]
+    choices: tuple[str, str, str, str]
 
 
 def policy_loss(
@@ -194,7 +194,7 @@ def policy_loss(
         near_branch=rows.back(tolerance.near),
         gradient_other=_out(rows, tolerance.other * a + beta * kl.slope * a),
         branch_slack=total((a * tolerance.slack)[tolerance.near]),
-        choices=(one.ratio_level, one.bound, one.aggregation),
+        choices=(one.ratio_level, one.bound, one.aggregation, "loss" if one.kl else "reward"),
     )
 
 

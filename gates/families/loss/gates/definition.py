@@ -64,7 +64,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
 
 def _apart(wanted: PolicyLoss, row: Algorithm, limits: Mapping[str, Array]) -> float:
     """Return how far the forward formula, which the table of algorithms drives, is from the oracle, which has its own choices."""
-    if wanted.choices != tuple(getattr(row, axis) for axis in AXES):
+    if wanted.choices != (*(getattr(row, axis) for axis in AXES), row.kl):
         return math.inf
     loss, gradient = on_a_branch(wanted, limits["loss_value"], limits["gradient_value"])
     pairs = ((loss, wanted.loss, limits["loss"]), (gradient, wanted.gradient, limits["gradient"]))
