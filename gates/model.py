@@ -194,10 +194,17 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Provided:
-    """One op that a subject provides, with the conventions that it declares at the handshake."""
+    """One op that a subject provides, with the conventions that it declares at the handshake.
+
+    Attributes:
+        op: the name of the op.
+        conventions: the choices that it has, by convention.
+        implied: the axes on which it has one choice and for which its function has no argument; they are not passed to it.
+    """
 
     op: str
     conventions: Mapping[str, tuple[Wire, ...]] = field(default_factory=dict)
+    implied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

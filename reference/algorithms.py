@@ -79,7 +79,7 @@ AXES: Mapping[str, Mapping[str, Choice]] = MappingProxyType(
                 constants={"dapo_denominator": "global"},
                 optional=("group_size", "tokens_in_step"),
             ),
-            "micro-batch": Choice(text="token mean of micro-batches", constants={"micro_batches": [4, 4]}),
+            "micro-batch": Choice(text="token mean of micro-batches", constants={"micro_batches": [3, 5]}),
             "constant": Choice(text="constant length", constants={"max_length": 32}),
             "width": Choice(text="padded width"),
         },

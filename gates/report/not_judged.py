@@ -12,6 +12,8 @@ from gates.results.records import VerdictRecord
 UNDEFINED = " is not defined by "
 OTHER = ", not "
 UNDECLARED = " does not declare "
+OF_PRESETS = " is asked of presets only"  # part of a reason of `gates.run.choices`
+IMPOSSIBLE = " cannot be asked: "  # part of another
 FEW = 2  # causes up to which each is quoted
 
 
@@ -51,15 +53,26 @@ def counted(found: Mapping[tuple[str, str, str], int], subject: str) -> list[str
     ops = sorted({reason.partition(UNDEFINED)[0] for reason in mine if reason.endswith(f"{UNDEFINED}{subject}")})
     choices = sorted(reason for reason in mine if UNDEFINED not in reason and (OTHER in reason or UNDECLARED in reason))
     unasked = sum(count for status, count in mine.values() if status == "not asked")
+    of_presets = {reason.partition(OF_PRESETS)[0] for reason in mine if OF_PRESETS in reason}
     other = sorted(
-        reason
-        for reason, (status, _) in mine.items()
-        if status != "not asked" and reason not in choices and not reason.endswith(f"{UNDEFINED}{subject}")
+        (
+            reason
+            for reason, (status, _) in mine.items()
+            if status != "not asked"
+            and reason not in choices
+            and OF_PRESETS not in reason
+            and not reason.endswith(f"{UNDEFINED}{subject}")
+        ),
+        key=lambda reason: (IMPOSSIBLE not in reason, reason),
     )
     parts = []
     if ops:
         words = ", ".join(ops) if len(ops) <= FEW else "gates ops"
         parts.append(f"{len(ops)} {'op' if len(ops) == 1 else 'ops'} that {subject} does not have ({words})")
+    if of_presets:
+        parts.append(
+            f"{len(of_presets)} {'gate' if len(of_presets) == 1 else 'gates'} of presets, without other choices (-v)"
+        )
     if len(choices) > FEW:
         parts.append(f"{len(choices)} conventions that it does not declare (-v)")
     if unasked:

@@ -240,7 +240,7 @@ def _pieces(call: Call, output: str, comparison: Comparison) -> dict[str, Any]:
     return {
         "op": call.op,
         "output": output,
-        "inputs": _inputs(call.inputs),
+        "inputs": _inputs({name: value for name, value in call.inputs.items() if name not in call.implied}),
         "want": want.tolist(),
         "scale": scale.tolist(),
         "limit": comparison.evidence.limit,

@@ -37,12 +37,21 @@ from gates.worker.process import Worker, WorkerError
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of the subject and its outcome."""
+    """One call of the subject and its outcome.
+
+    Attributes:
+        op: the op that was called.
+        inputs: the arguments of the op's definition.
+        layout: the memory layouts of arrays that have another one than their own.
+        outcome: what came back.
+        implied: the inputs that the subject's function has no argument for; see `Provided`.
+    """
 
     op: str
     inputs: Mapping[str, Wire | Recipe]
     layout: Mapping[str, str]
     outcome: Outcome
+    implied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,7 @@ class Asker:
             except KeyboardInterrupt:
                 self.close()  # the worker is in the middle of a call
                 raise
-            calls.append(Call(op, arguments, layout, outcome))
+            calls.append(Call(op, arguments, layout, outcome, worker.implied(op)))
             return outcome
 
         evidence: list[Evidence] = []

@@ -149,9 +149,12 @@ class Worker:
         self, op: str, inputs: Mapping[str, Wire | Recipe], *, limit_s: float, layout: Mapping[str, str] | None = None
     ) -> Outcome:
         """Run one op. A crash or a timeout ends this worker and is the outcome."""
-        fixed = self._fixed(op)
-        passed = {name: value for name, value in inputs.items() if name not in fixed}
-        plain = {name: dict(v.spec) if isinstance(v, Recipe) else v for name, v in passed.items()}
+        implied = self.implied(op)
+        plain = {
+            name: dict(value.spec) if isinstance(value, Recipe) else value
+            for name, value in inputs.items()
+            if name not in implied
+        }
         start = time.monotonic()
         self.calls += 1
         request = {"id": self.calls, "op": op, "inputs": plain, "layout": dict(layout or {})}
@@ -163,11 +166,10 @@ class Worker:
             return Outcome(ended, error=str(error), seconds=time.monotonic() - start)
         return outcome
 
-    def _fixed(self, op: str) -> set[str]:
-        """Return the axes on which the subject declares one choice: there is nothing to pass to it."""
+    def implied(self, op: str) -> tuple[str, ...]:
+        """Return the axes whose choice is not passed to an op; see `Provided`."""
         provided = self.hello.provides.get(op)
-        declared = provided.conventions if provided else {}
-        return {axis for axis in AXES if len(declared.get(axis, ())) == 1}
+        return provided.implied if provided else ()
 
     def _outcome(self, answer: Mapping[str, Any], start: float) -> Outcome:
         """Return the outcome in an answer; an answer to another call, such as a forked child's, ends the worker."""
@@ -277,8 +279,13 @@ class Worker:
 
 
 def _hello(answer: Mapping[str, Any]) -> Hello:
+    arguments = answer.get("arguments", {})
     provides = {
-        op: Provided(op, {name: tuple(values) for name, values in conventions.items()})
+        op: Provided(
+            op,
+            {name: tuple(values) for name, values in conventions.items()},
+            _implied(conventions, arguments.get(op)),
+        )
         for op, conventions in answer["provides"].items()
     }
     documented, versions = answer.get("documented", {}), answer.get("versions", {})
@@ -286,6 +293,12 @@ def _hello(answer: Mapping[str, Any]) -> Hello:
         if not all(isinstance(text, str) for text in texts.values()):
             raise TypeError(f"`{name}` must hold text")
     return Hello(provides, documented, versions)
+
+
+def _implied(conventions: Mapping[str, Any], arguments: list[str] | None) -> tuple[str, ...]:
+    """Return the axes on which one choice is declared and for which the function has no argument."""
+    single = [axis for axis in AXES if len(conventions.get(axis, ())) == 1]
+    return () if arguments is None else tuple(axis for axis in single if axis not in arguments)
 
 
 def _same_checkout(subject: Subject, code: Mapping[str, str]) -> None:

@@ -12,6 +12,7 @@ import errno
 import functools
 import importlib
 import importlib.util
+import inspect
 import io
 import os
 import platform
@@ -239,6 +240,7 @@ def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[st
     return {
         "kind": "ready",
         "provides": {name: conventions.get(name, {}) for name in operations},
+        "arguments": {name: _arguments(function) for name, function in operations.items()},
         "documented": dict(_table(module, "DEPARTURES_DOCUMENTED")),
         "code": _code(),
         "versions": {
@@ -248,6 +250,17 @@ def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[st
             **{key: str(value) for key, value in _table(module, "VERSIONS").items()},
         },
     }
+
+
+def _arguments(function: Callable[..., Any]) -> list[str] | None:
+    """Return the names of a function's arguments; None if it takes any keyword, [] if it has no signature."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return [parameter.name for parameter in parameters]
 
 
 def _code() -> dict[str, str]:

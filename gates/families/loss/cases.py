@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -99,7 +100,7 @@ def make(
     """Return the keywords of one call of policy_loss.
 
     `rows` says how completions are marked off from padding ("all": there is none; "row-mask": some rows do not train),
-    `weights` whether off-policy weights are given and for what, `beyond` how many columns lie behind the longest row (with `rows` of "lengths"). `found` of the
+    `weights` whether off-policy weights are given and for what, `beyond` how many columns lie behind the longest row. `found` of the
     data is what the search for inputs asked for: advantages that are ±1, rows of one token, an estimate that a clamp
     holds on its negative side, or ratios of e^-300 and less.
     """
@@ -114,8 +115,8 @@ def make(
             inputs[name][FAR] -= FARTHER_BY if found == "negative" else FAR_BY
     if changes.get("old", "given") is None:
         inputs["old"] = None
-    if choice["micro_batches"] and sum(choice["micro_batches"]) != len(inputs["mask"]):
-        choice["micro_batches"] = [len(inputs["mask"]) // 2] * 2
+    if choice["micro_batches"]:
+        choice["micro_batches"] = _scaled(choice["micro_batches"], len(inputs["mask"]))
     inputs["weights"] = None
     if weights != "none":
         shape = inputs["mask"].shape if weights == "token" else inputs["mask"].shape[:1]
@@ -123,11 +124,31 @@ def make(
         drawn[rng.random(shape) < 0.25] = 0.0  # what masked importance sampling leaves out
         inputs["weights"] = drawn.astype(inputs["policy"].dtype)
     given = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
+    if rows in {"mask", "row-mask"} and beyond:
+        given |= {name: _wider(x, beyond) for name, x in _by_token(given).items()}
+        given["mask"][:, -beyond:] = False
     if rows == "row-mask":
         given["row_mask"] = np.ones(len(given["mask"]), bool)
         given["row_mask"][EXCLUDED] = False
         return given
     return given if rows == "mask" else _without_mask(given, rows, beyond)
+
+
+def _scaled(sizes: Sequence[int], rows: int) -> list[int]:
+    """Return the sizes of two micro-batches, in the same proportion if they have another number of rows in all."""
+    if sum(sizes) == rows:
+        return list(sizes)
+    first = rows * sizes[0] // sum(sizes)
+    return [first, rows - first]
+
+
+def _by_token(given: Mapping[str, Any]) -> dict[str, Array]:
+    return {k: v for k, v in given.items() if isinstance(v, np.ndarray) and v.shape == given["mask"].shape}
+
+
+def _wider(values: Array, columns: int) -> Array:
+    """Return an array with more columns that hold what its last one holds."""
+    return np.pad(values, ((0, 0), (0, columns)), mode="edge")
 
 
 def _change(rng: np.random.Generator, inputs: dict[str, Any], found: str) -> None:
@@ -149,11 +170,11 @@ def _without_mask(given: dict[str, Any], rows: str, beyond: int) -> dict[str, An
         return {**given, "mask": None}
     if not np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None]):
         raise ValueError("a mask with holes has no lengths")
-    by_token = {k: v for k, v in given.items() if isinstance(v, np.ndarray) and v.shape == mask.shape}
+    by_token = _by_token(given)
     if rows == "flat":
         given |= {k: v[mask] for k, v in by_token.items()}
     else:
-        given |= {k: np.pad(v, ((0, 0), (0, beyond)), mode="edge") for k, v in by_token.items() if k != "mask"}
+        given |= {k: _wider(v, beyond) for k, v in by_token.items() if k != "mask"}
     return {**given, "mask": None, "lengths": lengths}
 
 
@@ -216,15 +237,45 @@ def case(
     declared |= {name: True for name in ("clipped", "lower_bound") if conventions.get(name)}
     if choice.get("kl_clamp"):
         declared["kl_clamp"] = choice["kl_clamp"]
+    if row.aggregation == "width" and rows in {"mask", "row-mask", "lengths"}:
+        beyond = beyond or BEYOND
     made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights, beyond=beyond)
     level: Level | None = "robustness" if chosen.get("empty_row") else None
 
     def compose(axes: Mapping[str, Any]) -> Case:
+        other = row_for(algorithm, {**changes, **axes})
+        if other.by_row and (weights == "token" or (data or {}).get("by_token")):
+            raise ValueError("where a row has one ratio, it has one advantage and one weight")
         kept = {key: value for key, value in changes.items() if key not in _lost(row, axes)}
-        again = partial(case, algorithm, name, data=data, quick=quick, rows=rows, weights=weights, beyond=beyond)
+        near = {**(data or {}), **_near(other, (data or {}).get("spread", 0.0))}
+        again = partial(case, algorithm, name, data=near, quick=quick, rows=rows, weights=weights, beyond=beyond)
         return again(arithmetic=arithmetic, **{**kept, **axes})
 
     return Case(name, made, quick=quick, conventions=conventions, declared=declared, level=level, compose=compose)
+
+
+def _near(row: Algorithm, spread: float) -> dict[str, float]:
+    """Return the spread that a row's product of ratios needs to stay a number, where a case has a wider one."""
+    most = _batch_of(row).get("spread", 1.0) if row.ratio_level == "seq_sum" else math.inf
+    return {"spread": most} if spread > most else {}
+
+
+def derived(
+    case: Case, make: Callable[[np.random.Generator, Callable[[np.random.Generator], Any]], Any], **fields: Any
+) -> Case:
+    """Return a case whose inputs are made from those of another; with other choices, from those of the other with these.
+
+    Args:
+        case: the other one.
+        make: returns the inputs from a generator and the function that makes the inputs of the other.
+        fields: attributes that differ.
+    """
+    compose = case.compose
+
+    def composed_alike(axes: Mapping[str, Any]) -> Case:
+        return derived(compose(axes), make, **fields)  # type: ignore[misc]
+
+    return replace(case, make=lambda rng: make(rng, case.make), compose=composed_alike if compose else None, **fields)
 
 
 def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,6 +338,9 @@ def _constant_cases(algorithm: str) -> Iterator[Case]:
         yield this("lower-bound", epsilon_low=0.2)
         yield this("absolute-bound", cispo_bound="absolute", epsilon_high=0.8, quick=True)
         yield this("throttled", cispo_bound="absolute", epsilon_high=0.2, old=None)
+        yield this("absolute-lower-bound", cispo_bound="absolute", epsilon_high=1.25, epsilon_low=0.2)
+    if one.aggregation == "micro-batch":
+        yield this("uneven-micro-batches", micro_batches=[3, 5], quick=True)
     if "sapo_temperature_positive" in one.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
 

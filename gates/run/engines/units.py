@@ -104,7 +104,11 @@ def read_judged(text: str) -> Judged:
 
 def _hello(fields: Mapping[str, Any]) -> Hello:
     provides = {
-        op: Provided(op, {name: tuple(values) for name, values in provided["conventions"].items()})
+        op: Provided(
+            op,
+            {name: tuple(values) for name, values in provided["conventions"].items()},
+            tuple(provided["implied"]),
+        )
         for op, provided in fields["provides"].items()
     }
     return Hello(provides, fields["documented"], fields["versions"])

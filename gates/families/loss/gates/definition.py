@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from gates.families.loss.branches import on_a_branch
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.loss.program import row_of
 from gates.families.units import UNIT
-from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
+from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.algorithms import ALGORITHMS, AXES, Algorithm
 from reference.oracle import ratio
@@ -205,12 +204,10 @@ POISON = {  # what masked slots hold instead
 
 
 def _poison_case(algorithm: str, poison: str, *, quick: bool = False) -> Case:
-    def make(rng: np.random.Generator) -> dict[str, Any]:
-        return {**clean.make(rng), "poison": poison}
-
     beta = 0.04 if ALGORITHMS[algorithm].kl_in_loss else 0.0
     clean = cases.case(algorithm, f"{algorithm}-{poison}", beta=beta, quick=quick)
-    return replace(clean, make=make, level=None if poison == "ordinary" else "robustness")
+    level: Level | None = None if poison == "ordinary" else "robustness"
+    return cases.derived(clean, lambda rng, make: {**make(rng), "poison": poison}, level=level)
 
 
 def _poison_cases() -> Iterator[Case]:
