@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -227,6 +227,17 @@ def case(
     return Case(name, made, quick=quick, conventions=conventions, declared=declared, level=level, compose=compose)
 
 
+def composing(one: Case, change: Callable[[Case], Case]) -> Callable[[Mapping[str, Any]], Case] | None:
+    """Return the `compose` of a case that is a change of another one: the same change of what that one composes."""
+    compose = one.compose
+    return None if compose is None else lambda axes: change(compose(axes))
+
+
+def _rare(one: Case) -> Case:
+    """Return a case on rare input: a failure is fragile, also where the case is composed."""
+    return replace(one, level="robustness", compose=composing(one, _rare))
+
+
 def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
     """Return the conventions of a bound's widths: whether an optional bound is there, how a cap is read, one width or two."""
     low, high = choice["epsilon_low"], choice["epsilon_high"]
@@ -325,10 +336,10 @@ def _found_cases(algorithm: str) -> Iterator[Case]:
     if algorithm == "sapo":  # an error of D for one of exp(D): only a steep gate hears it
         far = {"dtype": "float64", "found": "far-below"}
         steep = this("found-steep-gate", data=far, sapo_temperature_positive=30.0, sapo_temperature_negative=60.0)
-        yield replace(steep, level="robustness")
+        yield _rare(steep)
     if algorithm == "gmpo":  # the rounding of a D that the clip holds
         held = this("found-far-and-clipped", data={"dtype": "float64", "found": "far-below"})
-        yield replace(held, level="robustness")
+        yield _rare(held)
     if algorithm != "grpo":
         return
     # an estimate without its sign: only k1 is below −c

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -205,12 +206,18 @@ POISON = {  # what masked slots hold instead
 
 
 def _poison_case(algorithm: str, poison: str, *, quick: bool = False) -> Case:
+    beta = 0.04 if ALGORITHMS[algorithm].kl_in_loss else 0.0
+    return _poisoned(cases.case(algorithm, f"{algorithm}-{poison}", beta=beta, quick=quick), poison)
+
+
+def _poisoned(clean: Case, poison: str) -> Case:
+    """Return a case whose masked slots hold other numbers, also where it is composed."""
+
     def make(rng: np.random.Generator) -> dict[str, Any]:
         return {**clean.make(rng), "poison": poison}
 
-    beta = 0.04 if ALGORITHMS[algorithm].kl_in_loss else 0.0
-    clean = cases.case(algorithm, f"{algorithm}-{poison}", beta=beta, quick=quick)
-    return replace(clean, make=make, level=None if poison == "ordinary" else "robustness")
+    compose = cases.composing(clean, partial(_poisoned, poison=poison))
+    return replace(clean, make=make, level=None if poison == "ordinary" else "robustness", compose=compose)
 
 
 def _poison_cases() -> Iterator[Case]:
