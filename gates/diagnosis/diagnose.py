@@ -84,6 +84,9 @@ def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     presets = [Candidate((edit,)) for edit in program.presets(choices)]
     if found := _named(first_matches(search, presets), len(presets)):
         return found
+    rho = search.distance(Candidate(), enough=MATCH)
+    if rho <= MATCH:  # a composition that the settings of the call spell out, and no library has a name for
+        return Diagnosis("as asked", "as asked", rho=rho, tried=len(presets) + 1)
     edited = [
         Candidate((*preset.edits, edit))
         for preset in presets

@@ -153,6 +153,16 @@ def test_each_loss_is_identified(gate: Gate) -> None:
     assert found.words.startswith(tuple(alike)), found.words
 
 
+def test_a_composition_without_a_name_is_what_its_settings_ask_for() -> None:
+    """REINFORCE by a token mean is not VESPO with a ratio of 1, which computes the same."""
+    gate = GATES["policy_loss[reinforce]"]
+    preset = cases_of(gate)[0]
+    assert preset.compose is not None
+    calls = designed(PROGRAM, gate, preset.compose({"aggregation": "token-mean"}))
+    found = identify(PROGRAM, of_oracle(PROGRAM, calls, losses.policy_loss))
+    assert (found.kind, found.words) == ("as asked", "as asked")
+
+
 def test_the_words_of_the_choices_exist() -> None:
     """What is asked of each algorithm is a choice that the edits know."""
     for gate in GATES.values():
