@@ -28,7 +28,7 @@ def identify(
 
     from gates.cli import setup
     from gates.config import settings
-    from gates.diagnosis.identify import identified
+    from gates.diagnosis.identify import identified, ops_of
     from gates.families.programs import programs
     from gates.model import ConfigurationError
     from gates.nearest import hint
@@ -42,12 +42,11 @@ def identify(
     registry = setup.registry()
     interpreter = setup.interpreter(python or settings.read(settings.root(Path.cwd())).python)
     chosen = catalogue.choose(registry, (subject,), interpreter, variants=False)[0]
-    findings = []
-    for name in [op] if op else known:
-        try:
-            findings.append(identified(known[name], registry.gates.values(), chosen))
-        except WorkerError as error:
-            raise ConfigurationError(f"{chosen.name} did not start: {error}") from None
+    try:
+        names = [op] if op else list(filter(ops_of(chosen).__contains__, known)) or list(known)[:1]
+        findings = [identified(known[name], registry.gates.values(), chosen) for name in names]
+    except WorkerError as error:
+        raise ConfigurationError(f"{chosen.name} did not start: {error}") from None
     if op is None:
         findings = [item for item in findings if item.diagnosis is not None] or findings[:1]
     if as_json:

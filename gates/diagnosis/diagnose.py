@@ -14,6 +14,7 @@ from gates.model import Array
 
 Kind = Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
 COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther has no name
+COARSE_OF_FLOAT64 = 1e9  # float32 where float64 is asked: 2⁵³/2²⁴ is 5e8
 SHIFTED = 3.0  # the mean error in deviations: a rounding's, truncated ones included, has less
 
 
@@ -83,6 +84,9 @@ def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     presets = [Candidate((edit,)) for edit in program.presets(choices)]
     if found := _named(first_matches(search, presets), len(presets)):
         return found
+    rho = search.distance(Candidate(), enough=MATCH)
+    if rho <= MATCH:  # a composition that the settings of the call spell out, and no library has a name for
+        return Diagnosis("as asked", "as asked", rho=rho, tried=len(presets) + 1)
     edited = [
         Candidate((*preset.edits, edit))
         for preset in presets
@@ -134,14 +138,20 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
 
 def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
     """Return the nearest candidate in lower precision, if every other one is `APART` times farther."""
-    ranked = sorted(((search.distance(one, enough=COARSE), one) for one in candidates), key=lambda pair: pair[0])
+    coarse = COARSE_OF_FLOAT64 if _in_float64(search) else COARSE
+    ranked = sorted(((search.distance(one, enough=coarse), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked
     others = [(far, one) for far, one in others if not search.same(one, best)]
     best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
-    if rho >= COARSE or (others and others[0][0] < APART * rho) or not _rounded(search, best):
+    if rho >= coarse or (others and others[0][0] < APART * rho) or not _rounded(search, best):
         return None
     words = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"
     return Diagnosis("lower precision", words, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
+
+
+def _in_float64(search: Search) -> bool:
+    arrays = [value for value in search.samples[0].inputs.values() if isinstance(value, np.ndarray)]
+    return any(array.dtype == np.float64 for array in arrays)
 
 
 def _rounded(search: Search, candidate: Candidate) -> bool:

@@ -36,6 +36,19 @@ class Identified:
     reason: str = ""
 
 
+def ops_of(subject: Subject) -> frozenset[str]:
+    """Return the ops that a subject has.
+
+    Raises:
+        WorkerError: the subject does not start.
+    """
+    worker = Worker.start(subject, threads=1)
+    try:
+        return frozenset(worker.hello.provides)
+    finally:
+        worker.close()
+
+
 def identified(program: Program, gates: Iterable[Gate], subject: Subject, threads: int = 1) -> Identified:
     """Call a subject with the designed inputs of an op and name what it computes.
 

@@ -79,7 +79,8 @@ def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch
     """Return policy, old and reference log-probs (rows, width), advantages and a mask.
 
     `spread` is the deviation of log-ratios policy − old: at 0.3 a fifth of the tokens leave a clip range of 0.2.
-    Advantages are (rows,), or with `by_token` (rows, width) and of both signs in a row. With `holes` the mask has some.
+    Advantages are (rows,), or with `by_token` (rows, width) and of both signs in a row. With `holes` the mask has some; they
+    take every token of no row, which is what `empty_row` asks.
     """
     policy = -rng.gamma(1.5, 0.8, (rows, width))
     old = np.minimum(policy + rng.normal(0.0, spread, policy.shape), 0.0)
@@ -92,7 +93,8 @@ def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch
     if by_token:
         advantages = advantages[:, None] + rng.normal(0.0, 0.7, mask.shape)
     if holes:
-        mask &= rng.random(mask.shape) < 0.7
+        left = mask & (rng.random(mask.shape) < 0.7)
+        mask = np.where(left.any(axis=1, keepdims=True), left, mask)
     return {
         "policy": policy.astype(dtype),
         "old": old.astype(dtype),

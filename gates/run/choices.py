@@ -40,6 +40,6 @@ def _composed(gate: Gate, case: Case, other: dict[str, Wire]) -> Case:
     if case.compose is None:
         raise UnsupportedError(f"{gate.id} is asked of presets only; the subject declares {words}")
     try:
-        return replace(case.compose(other), level=case.level)
+        return case.compose(other)
     except ValueError as error:
         raise UnsupportedError(f"the declared {words} cannot be asked: {error}") from None

@@ -18,6 +18,7 @@ OTHER_MODES = {
     "nothing": "no ε beside the deviation",
 }
 SCALES = {"group": "the deviation of the group", "batch": "the deviation of the whole batch", "none": "no divisor"}
+ROUND = 1e-3  # what a solved ε may be off a round number that is meant: 1.19e-7, float32's own ε, is not 1.2e-7
 UNSCALED = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
 PRESETS: Mapping[str, Choices] = {  # docs/definitions.md, "Presets"
     'TRL scale_rewards="group"': {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"},
@@ -159,7 +160,7 @@ def fitted(asked: Choices, samples: Sequence[Sample]) -> Iterator[Edit]:
         size = _solved(asked, samples, float(ddof), inside=mode == "inside")
         if size > 0.0 and np.isfinite(size):
             near = float(f"{size:.2g}")
-            yield constants(asked, ddof, near if abs(near - size) <= 1e-2 * size else size, mode)
+            yield constants(asked, ddof, near if abs(near - size) <= ROUND * size else size, mode)
 
 
 def _solved(asked: Choices, samples: Sequence[Sample], ddof: float, *, inside: bool) -> float:

@@ -63,7 +63,12 @@ def test_the_words_of_a_ddof() -> None:
 
 @pytest.mark.parametrize(
     ("eps", "mode", "words"),
-    [(3e-5, "add", "std + 3e-05"), (2.5e-7, "inside", "√(var + 2.5e-07)"), (0.05, "add", "std + 0.05")],
+    [
+        (3e-5, "add", "std + 3e-05"),
+        (2.5e-7, "inside", "√(var + 2.5e-07)"),
+        (0.05, "add", "std + 0.05"),
+        (2.0**-23, "add", "std + 1.19209e-07"),  # torch.finfo(torch.float32).eps
+    ],
 )
 def test_epsilon_is_fitted(eps: float, mode: str, words: str) -> None:
     """A size that nobody lists is solved for from what was returned."""

@@ -96,6 +96,18 @@ class TestNothingKnown:
         found = diagnose(PROGRAM, samples)
         assert (found.kind, found.words) == ("lower precision", "what is asked, in lower precision")
 
+    def test_float32_of_float64_data(self) -> None:
+        """A loss that computes in float32 whatever its data is the definition, too."""
+        gate = GATES["policy_loss[grpo]"]
+        calls = designed(PROGRAM, gate, next(case for case in cases_of(gate) if case.name == "float64"))
+        assert all(call["policy"].dtype == np.float64 for call in calls)
+        samples = [
+            Sample(s.inputs, {name: np.asarray(x, np.float32).astype(np.float64) for name, x in s.got.items()})
+            for s in of_oracle(PROGRAM, calls, losses.policy_loss)
+        ]
+        found = diagnose(PROGRAM, samples)
+        assert (found.kind, found.words) == ("lower precision", "what is asked, in lower precision")
+
 
 def test_a_scale_is_named() -> None:
     """One factor on everything."""
@@ -139,6 +151,16 @@ def test_each_loss_is_identified(gate: Gate) -> None:
     ]
     assert found.kind == "convention", found
     assert found.words.startswith(tuple(alike)), found.words
+
+
+def test_a_composition_without_a_name_is_what_its_settings_ask_for() -> None:
+    """REINFORCE by a token mean is not VESPO with a ratio of 1, which computes the same."""
+    gate = GATES["policy_loss[reinforce]"]
+    preset = cases_of(gate)[0]
+    assert preset.compose is not None
+    calls = designed(PROGRAM, gate, preset.compose({"aggregation": "token-mean"}))
+    found = identify(PROGRAM, of_oracle(PROGRAM, calls, losses.policy_loss))
+    assert (found.kind, found.words) == ("as asked", "as asked")
 
 
 def test_the_words_of_the_choices_exist() -> None:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from broken import broken, verdicts
 
+from gates.families import arrays
 from gates.families.loss import cases
 from gates.families.loss.branches import on_a_branch
 from gates.model import FAILURES
+from gates.registry import load
 from reference.oracle.losses import PolicyLoss, policy_loss
 
 
@@ -177,3 +179,31 @@ class TestDeclared:
         assert not self.judged(tmp_path, gate, ratio=("on-policy",))
         assert not self.judged(tmp_path, gate, ratio=("off-policy",))
         assert self.judged(tmp_path, gate, ratio=("on-policy", "off-policy"))
+
+
+class TestComposedCases:
+    """A case that is asked with another aggregation is otherwise the same case."""
+
+    @pytest.mark.parametrize("name", ["gspo-ordinary", "gspo-nan", "sapo-nan"])
+    def test_masked_slots_stay_poisoned(self, name: str) -> None:
+        """The law about padding reads what it puts there, and keeps its level."""
+        preset = next(one for one in load().gates["loss.padding-is-inert"].cases if one.name == name)
+        assert preset.compose is not None
+        composed = preset.compose({"aggregation": "token-mean"})
+        assert composed.level == preset.level
+        assert composed.make(np.random.default_rng(0))["poison"] == name.partition("-")[2]
+
+    def test_rare_input_stays_rare(self) -> None:
+        """A steep gate far from the policy is fragile to fail, whatever the aggregation."""
+        steep = next(
+            one for one in load().gates["loss.sapo.matches-definition"].cases if one.name == "found-steep-gate"
+        )
+        assert steep.compose is not None
+        assert steep.compose({"aggregation": "token-mean"}).level == steep.level == "robustness"
+
+
+def test_holes_leave_a_token_in_each_row() -> None:
+    """A row without tokens is the question of another case, where a failure is fragile."""
+    for seed in range(300):
+        mask = arrays.loss_inputs(np.random.default_rng(seed), holes=True)["mask"]
+        assert mask.any(axis=1).all()

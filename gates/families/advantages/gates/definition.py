@@ -38,6 +38,8 @@ def _of_batch() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"none-{baseline}", {**UNSCALED, "baseline": baseline}
         yield f"batch-{baseline}-inside-ddof0", {**PRESETS["mlxrl"], "scale": "batch", "baseline": baseline}
         yield f"batch-{baseline}-add-ddof1", {**PRESETS["batch"], "baseline": baseline}
+    whitened = {**PRESETS["mlxrl"], "scale": "batch", "ddof": 1, "baseline": "batch"}
+    yield "batch-batch-inside-ddof1", whitened  # masked_whiten of verl, which other libraries have copied
 
 
 def _ordinary(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
