@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from command_line import gates
+
+from gates.subjects import catalogue
+from gates.worker.process import Worker
 
 CODE = """
 import numpy as np
@@ -22,8 +26,9 @@ def policy_loss(*, policy, old, advantages, mask, epsilon_low, epsilon_high, **r
     return {"loss": float(loss), "gradient": gradient.astype(policy.dtype)}
 
 def refusing(*, lengths, weights, beta, delta, dapo_denominator=None, row_mask=None, **inputs):
-    if row_mask is not None or delta or dapo_denominator not in {None, "global"} or "aggregation" in inputs:
+    if row_mask is not None or delta or dapo_denominator not in {None, "global"}:
         raise NotImplementedError("not asked here")
+    assert (inputs.get("aggregation"),) == AXES.get("aggregation", (None,))
     return policy_loss(**inputs)
 
 OPS = {"policy_loss": refusing}
@@ -89,3 +94,28 @@ def test_an_unknown_word_is_refused(tmp_path: Path) -> None:
     done = gates("check", *SELECT, "--subject", "./mine.py", cwd=tmp_path)
     assert "aggregation 'tokenmean', which no case asks for" in done.stdout + done.stderr
     assert "did you mean 'token-mean'?" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "implied"),
+    [
+        ("def policy_loss(policy, old): ...", ("aggregation",)),
+        ("def policy_loss(policy, aggregation): ...", ()),
+        ("def policy_loss(policy, **rest): ...", ()),
+        ("policy_loss = print.__call__", ()),
+        ("policy_loss = dict.fromkeys", ("aggregation",)),
+    ],
+)
+def test_a_lone_choice_is_passed_to_a_function_that_has_its_argument(
+    tmp_path: Path, function: str, implied: tuple[str, ...]
+) -> None:
+    """Code that knows one composition only need not take the word for it; of two choices it must be told which."""
+    for choices, left_out in ((("token-mean",), implied), (("token-mean", "row-sum"), ())):
+        conventions = {"policy_loss": {"aggregation": choices}}
+        path = tmp_path / "mine.py"
+        path.write_text(f"{function}\nOPS = {{'policy_loss': policy_loss}}\nCONVENTIONS = {conventions}\n")
+        worker = Worker.start(catalogue.from_file(path, None), threads=1)
+        try:
+            assert worker.implied("policy_loss") == left_out
+        finally:
+            worker.close()
