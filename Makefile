@@ -81,7 +81,6 @@ record: setup ## check, judge the peers, prove in full, time, calibrate, and rec
 	@$(BIN)/python tools/learning.py
 	@nice $(BIN)/python tools/comparison_proof.py
 	@$(MAKE) bench-full
-	@$(CALIBRATE) rollout.quantised --seeds 10 --record --write-limits
 	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
 	@$(MAKE) report

@@ -96,13 +96,13 @@ class Writer:
             end = start
         os.ftruncate(self._fd, end)
 
-    def write(self, record: Record) -> None:
-        """Append one line in one write.
+    def write(self, *records: Record) -> None:
+        """Append lines in one write.
 
         Raises:
-            FaultError: the line cannot be written; the file then ends with the line before it, and an empty file is removed.
+            FaultError: a line cannot be written; the file then ends with the line before it, and an empty file is removed.
         """
-        data = as_line(record).encode()
+        data = "".join(map(as_line, records)).encode()
         try:
             if os.fstat(self._fd).st_nlink == 0:  # writes to a removed file succeed and are lost
                 raise FaultError(
