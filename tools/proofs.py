@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gates.results.machine import cpu
+from gates.results.machine import commit, cpu
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,10 +44,15 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(group) for group in match.groups()]
 
 
+def revision() -> str:
+    """Return the current commit, and whether tracked files differ from it."""
+    name, dirty = commit()
+    return f"{(name or 'none')[:8]}{' (dirty)' if dirty else ''}"
+
+
 def circumstances() -> dict[str, Any]:
     """Return date, commit and processor."""
-    commit = output(["git", "rev-parse", "HEAD"]).strip()
-    return {"date": datetime.now(UTC).date().isoformat(), "commit": commit, "cpu": cpu()[0], "features": cpu()[1]}
+    return {"date": datetime.now(UTC).date().isoformat(), "commit": commit()[0], "cpu": cpu()[0], "features": cpu()[1]}
 
 
 def record(path: Path, line: dict[str, Any]) -> None:
