@@ -66,9 +66,8 @@ report: generate ## the same, and the pictures of the report and of the learning
 # files end. One that is stopped goes on with its own command and --resume results/runs/calibrate-….jsonl --record.
 record: setup ## check, judge the peers, prove in full, time, calibrate, and record it all on purpose
 	@$(BIN)/python tools/kernel_proofs.py
-	@$(BIN)/python tools/resume_proof.py
 	@nice $(BIN)/python tools/model_families.py
-	@nice $(BIN)/python tools/judge_proofs.py
+	@nice $(BIN)/python tools/long_proofs.py
 	@nice $(BIN)/python tools/honest_proof.py
 	@nice $(BIN)/python -m pytest -m long
 	@nice $(BIN)/python tools/mutate_numpy_baseline.py --record || [ $$? -eq 1 ] # mutations that only the search shows
@@ -81,7 +80,6 @@ record: setup ## check, judge the peers, prove in full, time, calibrate, and rec
 	@$(BIN)/python tools/learning.py
 	@nice $(BIN)/python tools/comparison_proof.py
 	@$(MAKE) bench-full
-	@$(CALIBRATE) rollout.quantised --seeds 10 --record --write-limits
 	@$(CALIBRATE) --only pure --seeds-up-to 1000 --block 100 --record
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
 	@$(MAKE) report

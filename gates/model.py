@@ -253,28 +253,15 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """A limit from gates/run/calibrated.json, one for each case, backend and BLAS; `gates calibrate` writes the file.
-
-    It is `times` the noise floor over the seeds. A backend without an entry uses that of another one where `portable`
-    gives the reason, else the `derived` limit; the verdict names which. Without either the verdict is an error.
-    """
-
-    times: float
-    derived: float | Callable[[Trial], float] | None = None
-    portable: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Bound:
-    """A limit and why it is right: a number, a function of what the trial has measured, or a recorded limit.
+    """A limit and why it is right: a number, or a function of the trial and what it has measured.
 
     `level` stands instead of the case's and the gate's.
     """
 
     kind: Literal["exact", "derived", "calibrated"]
     because: str
-    limit: float | Callable[[Trial], float] | Recorded
+    limit: float | Callable[[Trial], float]
     level: Level | None = None
 
 

@@ -10,39 +10,29 @@ absent on one of the machines; 1: something differs; 2: usage.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from gates.results.jsonl import Results, read
 
 Verdicts = dict[tuple[str, ...], tuple[str, str]]
 SHOWN = 20  # most differences printed; the file of --out has all
 
 
-def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of a results file."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
-
-
-def read(path: Path) -> tuple[dict[str, Any], Verdicts, dict[str, str]]:
-    """Return a run's header, its verdicts by name, and the state of each mutant."""
-    header: dict[str, Any] = {}
-    verdicts: Verdicts = {}
-    mutants: dict[str, str] = {}
-    for record in lines(path):
-        if record["record"] == "header":
-            header = record
-        elif record["record"] == "verdict":
-            name = (record["gate"], record["subject"], record["case"], str(record["seed"]), record.get("mutant") or "")
-            verdicts[name] = (record["status"], record["cause"])
-        elif record["record"] == "mutant":
-            mutants[record["mutant"]] = record["state"]
-    return header, verdicts, mutants
+def verdicts_of(run: Results) -> Verdicts:
+    """Return status and cause of each verdict by its name."""
+    return {
+        (verdict.gate, verdict.subject, verdict.case, str(verdict.seed), verdict.mutant or ""): (
+            verdict.status,
+            verdict.cause,
+        )
+        for verdict in run.verdicts
+    }
 
 
 def absent(verdicts: Verdicts) -> set[str]:
@@ -55,8 +45,9 @@ def absent(verdicts: Verdicts) -> set[str]:
 
 def compare(before: Path, after: Path) -> dict[str, Any]:
     """Return the differences of two runs, and the number of compared items."""
-    sides = [read(path) for path in (before, after)]
-    (old_header, old, old_mutants), (new_header, new, new_mutants) = sides
+    runs = read(before), read(after)
+    old, new = map(verdicts_of, runs)
+    old_mutants, new_mutants = ({mutant.mutant: mutant.state for mutant in run.mutants} for run in runs)
     missing = absent(old) | absent(new)
     kept = [{name: v for name, v in side.items() if name[1] not in missing} for side in (old, new)]
     changed = {
@@ -70,9 +61,9 @@ def compare(before: Path, after: Path) -> dict[str, Any]:
         if old_mutants.get(name) != new_mutants.get(name)
     }
     return {
-        "verb": new_header["verb"],
-        "before": side_of(before, old_header, old),
-        "after": side_of(after, new_header, new),
+        "verb": runs[1].header.verb,
+        "before": side_of(runs[0], old),
+        "after": side_of(runs[1], new),
         "subjects absent on one machine": sorted(missing),
         "verdicts compared": len(kept[0].keys() & kept[1].keys()),
         "verdicts that differ": changed,
@@ -87,14 +78,14 @@ def status_of(verdicts: Verdicts, name: tuple[str, ...]) -> str:
     return " by ".join(verdicts[name]) if name in verdicts else "not there"
 
 
-def side_of(path: Path, header: Mapping[str, Any], verdicts: Verdicts) -> dict[str, Any]:
+def side_of(run: Results, verdicts: Verdicts) -> dict[str, Any]:
     """Return the description of one of the two runs."""
     statuses = Counter(status for status, _ in verdicts.values())
     return {
-        "file": path.name,
-        "command": header["command"],
-        "commit": header["commit"],
-        "cpu": header["machine"]["cpu"],
+        "file": run.path.name,
+        "command": run.header.command,
+        "commit": run.header.commit,
+        "cpu": run.header.machine.cpu,
         "verdicts": dict(sorted(statuses.items())),
     }
 

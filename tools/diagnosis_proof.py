@@ -42,7 +42,6 @@ from gates.model import Mutant, Subject
 from gates.registry import load
 from gates.report.progress import Bar
 from gates.results.atomic_write import write_whole
-from gates.results.machine import commit
 from gates.results.records import DiagnosisRecord
 from gates.run.execute import opened
 from gates.run.plan import Options, PlannedCase, plan, runs_a_model
@@ -263,15 +262,13 @@ def main() -> int:
         failed += more
     print(json.dumps(document["counts"], indent=1), *failed, sep="\n")
     if whole:
-        revision, dirty = commit()
-        revised = f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}"
         if options.mutants:
-            document["mutants_commit"] = revised
+            document["mutants_commit"] = proofs.revision()
         kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
         document = {
             **{name: kept.get(name) for name in ("mutants", "mutants_commit")},  # kept if this run has no mutants
             **document,
-            "commit": revised,
+            "commit": proofs.revision(),
             "named_before_edits_were_added": BEFORE,
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - began),

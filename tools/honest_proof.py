@@ -37,7 +37,6 @@ from gates.model import IN_LIMITS, NOT_JUDGED, Gate, Subject, Verdict
 from gates.registry import load
 from gates.report.progress import Bar
 from gates.results.atomic_write import write_whole
-from gates.results.machine import commit
 from gates.run.execute import opened
 from gates.run.plan import Options, PlannedCase, plan, runs_a_model
 from gates.subjects import catalogue
@@ -131,12 +130,6 @@ def judge(subjects: Sequence[Subject], gates: Sequence[Gate], seeds: range, jobs
     return seen
 
 
-def revised() -> str:
-    """Return the current commit, and whether tracked files differ from it."""
-    revision, dirty = commit()
-    return f"{(revision or 'none')[:8]}{' (dirty)' if dirty else ''}"
-
-
 def main() -> int:
     """Return 1 if any program is called wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -175,14 +168,14 @@ def main() -> int:
         if known["seeds"] != options.seeds:
             parser.error(f"--seeds is {options.seeds}, must be {known['seeds']}, that of the record")
         known["programs"].update(document)
-        known["again"] = {**known.get("again", {}), **dict.fromkeys(options.families, revised())}
+        known["again"] = {**known.get("again", {}), **dict.fromkeys(options.families, proofs.revision())}
         write_whole(RECORD, json.dumps(known, indent=1) + "\n")
     if whole:
         record = {
             "seeds": options.seeds,
             "seeds_of_every_case": EVERY_CASE,
             "turns": TURNS,
-            "commit": revised(),
+            "commit": proofs.revision(),
             "python": platform.python_version(),
             "seconds": round(time.monotonic() - began),
             "programs": document,

@@ -30,6 +30,7 @@ import learning_pairs
 import numpy as np
 
 import rlkernels
+from gates.results.atomic_write import write_whole
 from gates.results.machine import commit, cpu
 from reference.trainer import model as models
 from reference.trainer import warmup
@@ -165,14 +166,11 @@ def _tell(text: str) -> None:
 
 def record(line: Mapping[str, Any]) -> None:
     """Replace the line of the same algorithm and seed; the file is written atomically."""
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
     lines = [json.loads(text) for text in RECORD.read_text(encoding="utf-8").splitlines()] if RECORD.exists() else []
     key = (line["algorithm"], line["seed"])
     kept = [old for old in lines if (old["algorithm"], old["seed"]) != key]
-    draft = RECORD.with_suffix(".part")
     ordered = sorted([*kept, line], key=lambda entry: (entry["algorithm"], entry["seed"]))
-    draft.write_text("".join(json.dumps(entry) + "\n" for entry in ordered), encoding="utf-8")
-    draft.replace(RECORD)
+    write_whole(RECORD, (json.dumps(entry) + "\n" for entry in ordered))
 
 
 def main() -> None:

@@ -144,7 +144,8 @@ def main() -> None:
     if len(sys.argv) > 1:
         print(json.dumps(tried(sys.argv[1]), sort_keys=True))
         return
-    from reference import tiny_mlx_lm  # noqa: PLC0415 - after `proofs`, which finds the checkout
+    from gates.results.atomic_write import write_whole  # noqa: PLC0415 - after `proofs`, which finds the checkout
+    from reference import tiny_mlx_lm  # noqa: PLC0415 - as above
 
     versions = {name: importlib.metadata.version(name) for name in ("mlx", "mlx-lm", "transformers")}
     lines: list[dict[str, Any]] = [{**proofs.circumstances(), "versions": versions}]
@@ -152,9 +153,7 @@ def main() -> None:
         if tiny_mlx_lm.has_model(family):
             lines.append({"family": family, **_in_process(family)})
             print(json.dumps(lines[-1]), flush=True)
-    draft = RECORD.with_suffix(".part")
-    draft.write_text("".join(json.dumps(line, sort_keys=True) + "\n" for line in lines), encoding="utf-8")
-    draft.replace(RECORD)
+    write_whole(RECORD, (json.dumps(line, sort_keys=True) + "\n" for line in lines))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,6 @@ from valid_inputs.catalogue import GENERATORS
 from gates.model import Op
 from gates.registry import load
 from gates.results.atomic_write import write_whole
-from gates.results.machine import commit
 from gates.run import plan as planning
 from gates.run.plan import Options, PlannedCase, runs_a_model
 from gates.worker.process import Hello, Worker
@@ -111,7 +110,7 @@ def drawn(op: str, count: int) -> Iterator[Sample]:
 
 def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]:
     """Return the record of one module, with progress on standard output."""
-    began, at = time.monotonic(), revision()
+    began, at = time.monotonic(), proofs.revision()
     search = of(module, inputs, quick=quick)
     chosen = list(mutations((FOLDER / f"{module}.py").read_text()))
     listed = [line for line in tried_all(search, module, chosen) if line["verdict"] != "caught"]
@@ -130,7 +129,7 @@ def searched(module: str, inputs: int, *, quick: bool = False) -> dict[str, Any]
 
 def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of a module after retrying the mutations that no case caught, since there may be new cases."""
-    at, before = revision(), known["survivors"]
+    at, before = proofs.revision(), known["survivors"]
     open_ = {
         place_of(line) for line in before if line["verdict"] == "found"
     }  # two in one line may look alike: both are tried
@@ -150,12 +149,6 @@ def again(module: str, known: Mapping[str, Any]) -> dict[str, Any]:
 def place_of(line: Mapping[str, Any]) -> tuple[int, str, str]:
     """Return the identity of the mutation of a record line."""
     return line["line"], line["function"], line["change"]
-
-
-def revision() -> str:
-    """Return the current commit, and whether tracked files differ from it."""
-    name, dirty = commit()
-    return f"{(name or 'none')[:8]}{' (dirty)' if dirty else ''}"
 
 
 def counted(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -13,7 +13,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gates.results.machine import cpu
+from gates.results.atomic_write import write_whole
+from gates.results.machine import commit, cpu
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,18 +45,20 @@ def numbers(pattern: str, text: str) -> list[float]:
     return [float(group) for group in match.groups()]
 
 
+def revision() -> str:
+    """Return the current commit, and whether tracked files differ from it."""
+    name, dirty = commit()
+    return f"{(name or 'none')[:8]}{' (dirty)' if dirty else ''}"
+
+
 def circumstances() -> dict[str, Any]:
     """Return date, commit and processor."""
-    commit = output(["git", "rev-parse", "HEAD"]).strip()
-    return {"date": datetime.now(UTC).date().isoformat(), "commit": commit, "cpu": cpu()[0], "features": cpu()[1]}
+    return {"date": datetime.now(UTC).date().isoformat(), "commit": commit()[0], "cpu": cpu()[0], "features": cpu()[1]}
 
 
 def record(path: Path, line: dict[str, Any]) -> None:
     """Replace the line of the same proof; the file is written atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     kept = [old for old in lines if json.loads(old)["proof"] != line["proof"]]
-    draft = path.with_suffix(".part")
-    draft.write_text("\n".join(sorted([*kept, json.dumps(line, sort_keys=True)])) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_whole(path, (f"{text}\n" for text in sorted([*kept, json.dumps(line, sort_keys=True)])))
     print(f"{line['proof']}: recorded in {path.relative_to(ROOT)}")

@@ -1,9 +1,10 @@
-"""`gates calibrate`: the rate of false positives of each gate, and the calibrated limits."""
+"""`gates calibrate`: the rate of false positives of each gate."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +14,12 @@ from gates.cli import engines
 from gates.errors import FaultError
 
 if TYPE_CHECKING:
-    from gates.run.calibration import Ended
+    from gates.results.jsonl import Results
 
 EXAMPLES = """Examples:
 
 gates calibrate --only pure · gates calibrate kl advantages --seeds 100 · gates calibrate --only models --seeds 100 --record ·
-gates calibrate --only pure --resume results/runs/calibrate-….jsonl · gates calibrate rollout.quantised --write-limits ·
+gates calibrate --only pure --resume results/runs/calibrate-….jsonl ·
 gates calibrate --seed 200 --seeds 100 --record · gates calibrate --only pure --seeds-up-to 1000 --record
 
 Recorded seeds add up over sessions in results/gates/calibration.jsonl: a seed that two runs have counts once, and seeds that
@@ -56,12 +57,9 @@ def calibrate(
     resume: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Go on with the file of a run of this same command.")
     ] = None,
-    write_limits: Annotated[
-        bool, typer.Option("--write-limits", help="Renew the recorded limits from this run and the recorded proofs.")
-    ] = False,
-    proofs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where runs are recorded: proofs, and calibration.jsonl.")
-    ] = Path("results/gates"),
+    proofs: Annotated[Path, typer.Option(metavar="DIR", help="Where calibration.jsonl is recorded.")] = Path(
+        "results/gates"
+    ),
     engine: engines.Name = "local",
     memory_limit: engines.MemoryLimit = None,
     jobs: Annotated[int, typer.Option(min=0, max=64, help="Workers side by side; 0: one per core.")] = 0,
@@ -77,17 +75,17 @@ def calibrate(
     """Judge correct subjects at many seeds: every failure is a false positive of its gate, named with the seed that shows it again."""
     from gates.cli import output, selection, setup
     from gates.model import ConfigurationError
-    from gates.report.calibration_progress import Progress
+    from gates.report.calibration_progress import shown
     from gates.results.jsonl import read
     from gates.run import session
     from gates.run.calibration import Request, conduct, lacking
-    from gates.run.calibration_summary import NAME, done
+    from gates.run.calibration_summary import NAME, done, exit_code
     from gates.run.calibration_summary import record as merge
     from gates.run.code_digest import codes
     from gates.run.plan import Options, plan, runs_a_model
     from gates.subjects import catalogue
 
-    wanted = _seeds(seed, seeds, seeds_up_to, write_limits)
+    wanted = _seeds(seed, seeds, seeds_up_to)
     if resume is not None and out is not None:
         raise ConfigurationError("--resume names the file that is gone on with; leave out --out")
     registry = setup.registry()
@@ -124,18 +122,18 @@ def calibrate(
     resume = resume or _new_file(out)
     try:
         with engines.opened(engine, registry) as executors:
-            request = Request(gates, cases, options, wanted, block, header, proofs, write_limits, executors, recorded)
-            ended = conduct(request, resume, Progress(quiet=as_json))
+            request = Request(cases, options, wanted, block, header, executors, recorded)
+            results = conduct(request, resume, partial(shown, quiet=as_json))
     except KeyboardInterrupt:
         typer.echo(f"interrupted; nothing that was judged is lost: repeat the command with --resume {resume}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
     except (FaultError, OSError) as error:
         raise output.ended_early(error, resume, f"the same command and --resume {resume}") from None
-    _print(ended, as_json=as_json)
+    _print(results, as_json=as_json)
     if record:
-        for note in merge(read(resume), summary, codes(registry.gates.values())):
+        for note in merge(results, summary, codes(registry.gates.values())):
             typer.echo(note, err=True)
-    raise typer.Exit(ended.code)
+    raise typer.Exit(exit_code(results.calibrations))
 
 
 def _new_file(folder: Path | None) -> Path:
@@ -147,19 +145,18 @@ def _new_file(folder: Path | None) -> Path:
     return writer.path
 
 
-def _print(ended: Ended, *, as_json: bool) -> None:
+def _print(results: Results, *, as_json: bool) -> None:
     """Print the file's lines as JSON, or a summary of them."""
     from gates.report import calibration
     from gates.report.progress import console
     from gates.results.escape import visible
 
-    path = ended.results.path
-    text = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # no other character ends a line of JSON
-    for line in text if as_json else calibration.text(ended.results, ended.defects):
+    text = results.path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # no other character ends a line of JSON
+    for line in text if as_json else calibration.text(results):
         console().print(visible(line), markup=False)
 
 
-def _seeds(first: int, count: int | None, end: int | None, write_limits: bool) -> range:
+def _seeds(first: int, count: int | None, end: int | None) -> range:
     """Return the seeds that the options select."""
     from gates.model import ConfigurationError
 
@@ -167,10 +164,6 @@ def _seeds(first: int, count: int | None, end: int | None, write_limits: bool) -
         return range(first, first + (count or 20))
     if count is not None:
         raise ConfigurationError("--seeds says how many and --seeds-up-to which is the end; give one of them")
-    if write_limits:
-        raise ConfigurationError(
-            "--write-limits measures over the seeds of its own run; give --seeds, not --seeds-up-to"
-        )
     if end <= first:
         raise ConfigurationError(f"--seeds-up-to {end}: must be more than --seed, which is {first}")
     return range(first, end)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
 from gates.model import STATUSES, Status
 from gates.results.escape import code, in_table, one_line
 from gates.results.jsonl import Results
-from gates.results.records import CalibrationRecord, FalsePositiveRecord, NearestRecord, seeds_of
+from gates.results.records import CalibrationRecord, FalsePositiveRecord, seeds_of
 from gates.run.calibration_summary import counts
 
 CONFIDENCE = 0.95
@@ -190,8 +190,8 @@ def markdown(run: Results) -> list[str]:
         *(_row(name, rate) for name, rate in rates(lines, place).items() if rate.judged or rate.refused),
         "",
     ]
-    for title, listed in (("Claims without a recorded limit", _unlimited(lines)), ("Not judged", _holes(lines))):
-        result += [f"### {title}", "", *listed, ""] if listed else []
+    if holes := _holes(lines):
+        result += ["### Not judged", "", *holes, ""]
     if run.header.beside:
         names = ", ".join(map(code, run.header.beside))
         result += [f"Seeds that {names} had when the run began were not judged again.", ""]
@@ -199,10 +199,8 @@ def markdown(run: Results) -> list[str]:
 
 
 def _refused(run: Results) -> list[str]:
-    """Return the problems of a calibration and its false positives."""
+    """Return the false positives of a calibration."""
     result = []
-    if run.summary and run.summary.problems:
-        result += ["### What else fails the run", "", *(f"- {in_table(words)}" for words in run.summary.problems), ""]
     if found := refused(run.calibrations):
         result += ["### False positives", ""]
         for line, item, again in found:
@@ -232,16 +230,6 @@ def _row(name: Name, rate: Rate) -> str:
     return f"| {names} | {_numbers(rate)} | {in_table(', '.join(rate.commits))} |"
 
 
-def _unlimited(lines: Iterable[CalibrationRecord]) -> list[str]:
-    def bare(line: CalibrationRecord) -> Iterator[NearestRecord]:
-        return (item for item in line.nearest if item.share is None)
-
-    found = sorted(
-        {(line.gate, f"{line.subject} {item.case}: {item.quantity}") for line in lines for item in bare(line)}
-    )
-    return [f"- {code(name)} {in_table(words)}" for name, words in found]
-
-
 def _holes(lines: Iterable[CalibrationRecord]) -> list[str]:
     cases: Counter[tuple[str, str]] = Counter()
     for line in lines:
@@ -249,7 +237,7 @@ def _holes(lines: Iterable[CalibrationRecord]) -> list[str]:
     return [f"- {in_table(f'{kind}: {subject}: {count} cases')}" for (kind, subject), count in sorted(cases.items())]
 
 
-def text(run: Results, problems: Sequence[str]) -> list[str]:
+def text(run: Results) -> list[str]:
     """Return what a terminal shows in the end of a calibration, the full count last."""
     lines = run.calibrations
     result = [""]
@@ -262,7 +250,6 @@ def text(run: Results, problems: Sequence[str]) -> list[str]:
     for line, item, again in refused(lines):
         where = f"{line.subject} · {line.gate} · {item.case}"
         result.append(one_line(f"FALSE POSITIVE {where}: {item.reason}; {again}"))
-    result += [one_line(f"NO SEPARATION {problem}") for problem in problems]
     found = sum(map(counts, lines), Counter[Status]())
     ends = [f"{found['correct']} correct, {found['wrong']} wrong"]
     ends += [f"{found[status]} {status}" for status in STATUSES if status not in {"correct", "wrong"} and found[status]]

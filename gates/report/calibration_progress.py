@@ -1,43 +1,33 @@
-"""How far a calibration has come: a bar on a terminal, elsewhere a line after each seed."""
+"""How far a calibration has come: a bar on a terminal, elsewhere a line now and then."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 
 from gates.model import Verdict
-from gates.report.progress import Bar
+from gates.report.progress import Bar, Lines
 from gates.results.escape import one_line
 from gates.run.calibration_summary import is_false_positive
 
 
-class Progress:
-    """Names every false positive at once, unless it is quiet."""
+@contextmanager
+def shown(left: int, *, quiet: bool) -> Generator[Callable[[int, Verdict], None]]:
+    """Show how many of so many verdicts are reached, and name every false positive at once, unless quiet."""
+    start, verdicts, refused = time.monotonic(), 0, 0
+    lines = Lines(left)
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._verdicts = self._refused = 0
-
-    def begin(self, left: int) -> Bar:
-        """Start the clock."""
-        self._left, self._start = left, time.monotonic()
-        self._bar = Bar("calibrating", left)
-        return self._bar
-
-    def verdict(self, seed: int, verdict: Verdict) -> None:
-        """Count a verdict."""
-        self._verdicts += 1
+    def show(seed: int, verdict: Verdict) -> None:
+        nonlocal verdicts, refused
+        verdicts += 1
         if is_false_positive(verdict):
-            self._refused += 1
-            if not self._quiet:
-                self._bar.say(one_line(f"FALSE POSITIVE at seed {seed}: {verdict.where}: {verdict.reason}"))
-        self._bar.advance(self._words(seed))
+            refused += 1
+            if not quiet:
+                bar.say(one_line(f"FALSE POSITIVE at seed {seed}: {verdict.where}: {verdict.reason}"))
+        seconds = (time.monotonic() - start) * (left - verdicts) / verdicts
+        rest = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        (bar if bar.live or quiet else lines).advance(f"seed {seed}, {refused} false positives, {rest} left")
 
-    def seed(self, seed: int) -> None:
-        """Print a line where no bar is drawn."""
-        if not self._bar.live and not self._quiet:
-            self._bar.say(f"{self._words(seed)}: {self._verdicts} of {self._left} verdicts")
-
-    def _words(self, seed: int) -> str:
-        seconds = (time.monotonic() - self._start) * (self._left - self._verdicts) / max(self._verdicts, 1)
-        left = f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
-        return f"seed {seed}, {self._refused} false positives, {left} left"
+    with Bar("calibrating", left) as bar:
+        yield show

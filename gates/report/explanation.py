@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from gates.model import GRADE_OF, LEVELS, Bound, Gate, Level, Recorded
+from gates.model import GRADE_OF, LEVELS, Bound, Gate, Level
 from gates.registry import Registry
 from gates.report.ops import output_words
 
@@ -85,8 +85,6 @@ def levels(gate: Gate) -> dict[Level, list[str]]:
 
 
 def _limit(bound: Bound) -> str | float:
-    if isinstance(bound.limit, Recorded):
-        return "recorded in gates/run/calibrated.json"
     return "computed in the run" if callable(bound.limit) else bound.limit
 
 

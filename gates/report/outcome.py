@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gates.report.labels import DEPARTS, meaning, shown
 from gates.results.jsonl import Results
-from gates.results.records import CalibrationRecord, HeaderRecord, MutantRecord, SummaryRecord, seeds_of
+from gates.results.records import HeaderRecord, SummaryRecord, seeds_of
 from gates.run.calibration_summary import counts as counted
 
 STATUSES = (
@@ -68,27 +68,14 @@ def _counted(number: int, status: str) -> str:
     return f"{number} {DOCUMENTED}{'' if number == 1 else 's'}"
 
 
-def of(run: Results) -> Outcome:
-    """Return the outcome of a run."""
-    found = Counter(shown(verdict) for verdict in run.judged)
-    return made(run.header, run.summary, run.state, found, run.mutants, run.calibrations)
-
-
-def made(
-    header: HeaderRecord,
-    summary: SummaryRecord | None,
-    state: str,
-    counts: Mapping[str, int],
-    mutants: Iterable[MutantRecord],
-    calibrations: Iterable[CalibrationRecord],
-) -> Outcome:
-    """Return the outcome of counted verdicts and of the records of a proof or a calibration."""
-    found: Counter[str] = Counter(counts)
+def of(run: Results, counts: Mapping[str, int] | None = None) -> Outcome:
+    """Return the outcome of a run; without `counts` its verdicts are counted."""
+    found: Counter[str] = Counter(shown(verdict) for verdict in run.judged) if counts is None else Counter(counts)
     refused: set[int] = set()
     seeds: set[int] = set()
-    for line in calibrations:
+    for line in run.calibrations:
         found.update(counted(line))
         seeds.update(*(seeds_of(text) for cases in line.seeds.values() for text in cases.values()))
         refused.update(item.seed for item in line.false_positives)
-    caught = Counter(mutant.state == "caught" for mutant in mutants)
-    return Outcome(header, summary, state, found, caught.total(), caught[True], len(refused), len(seeds))
+    caught = Counter(mutant.state == "caught" for mutant in run.mutants)
+    return Outcome(run.header, run.summary, run.state, found, caught.total(), caught[True], len(refused), len(seeds))

@@ -18,19 +18,13 @@ from gates.report.outcome import Outcome
 from gates.report.plain import judged, left
 from gates.report.smallest import Entry, entries
 from gates.results.escape import visible
-from gates.results.jsonl import records
+from gates.results.jsonl import Results, records
 from gates.results.records import (
-    CalibrationRecord,
-    CounterexampleRecord,
     DiagnosisRecord,
     EvidenceRecord,
     HeaderRecord,
-    ModelRecord,
-    MutantRecord,
     Record,
     SensitivityRecord,
-    SubjectRecord,
-    SummaryRecord,
     VerdictRecord,
 )
 
@@ -52,29 +46,21 @@ QUOTED = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(slots=True)
-class Run:
-    """The records of one file that the head of the page shows."""
+class Run(Results):
+    """The records of one file that the head of the page shows; of its verdicts only the numbers."""
 
-    name: str
-    header: HeaderRecord
-    subjects: list[SubjectRecord] = field(default_factory=list)
-    models: list[ModelRecord] = field(default_factory=list)
-    judged: int = 0
+    count: int = 0
     counts: Counter[str] = field(default_factory=Counter)  # of verdicts without a mutant
-    mutants: list[MutantRecord] = field(default_factory=list)
-    calibrations: list[CalibrationRecord] = field(default_factory=list)
-    counterexamples: list[CounterexampleRecord] = field(default_factory=list)
-    summary: SummaryRecord | None = None
 
     @property
-    def state(self) -> str:
-        """Return `complete`, or how far the run came."""
-        return "complete" if self.summary else f"incomplete: {self.judged} of {self.header.planned}"
+    def name(self) -> str:
+        """Return the name of the file."""
+        return self.path.name
 
     @property
     def outcome(self) -> Outcome:
         """Return what came out of it."""
-        return outcome.made(self.header, self.summary, self.state, self.counts, self.mutants, self.calibrations)
+        return outcome.of(self, self.counts)
 
 
 @dataclass(slots=True)
@@ -110,7 +96,7 @@ class Page:
         lines = records(path)
         header = next(lines)
         assert isinstance(header, HeaderRecord)  # `records` guarantees it
-        run = Run(path.name, header)
+        run = Run(path, header)
         self.runs.append(run)
         for record in lines:
             self._take(run, record)
@@ -118,27 +104,14 @@ class Page:
     def _take(self, run: Run, record: Record) -> None:
         match record:
             case VerdictRecord():
-                run.judged += 1
+                run.count += 1
                 self._verdict(len(self.runs) - 1, record)
-            case SubjectRecord():
-                run.subjects.append(record)
-            case ModelRecord():
-                run.models.append(record)
             case SensitivityRecord():
                 self.sensitivities.append(record)
-            case MutantRecord():
-                run.mutants.append(record)
-            case CounterexampleRecord():
-                run.counterexamples.append(record)
             case DiagnosisRecord():
                 self.diagnoses[record.subject, record.op] = record
-            case CalibrationRecord():
-                run.judged += record.verdicts
-                run.calibrations.append(record)
-            case SummaryRecord():
-                run.summary = record
             case _:
-                pass  # not shown
+                run.add(record)
 
     def _verdict(self, run: int, v: VerdictRecord) -> None:
         if v.mutant:

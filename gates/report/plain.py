@@ -41,7 +41,7 @@ def render_text(runs: Iterable[Results]) -> str:
 def _run(run: Results) -> list[str]:
     if run.header.verb == "calibrate":
         state = [run.state] if run.summary is None else []
-        return [*state, *calibration.text(run, run.summary.problems if run.summary else ())]
+        return [*state, *calibration.text(run)]
     if run.header.verb == "check":
         return [line.plain.rstrip() for line in screen.lines(screen.of(run), columns())]
     verdicts = sorted(run.judged, key=lambda v: (v.subject, v.gate, v.case))

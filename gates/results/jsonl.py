@@ -96,13 +96,13 @@ class Writer:
             end = start
         os.ftruncate(self._fd, end)
 
-    def write(self, record: Record) -> None:
-        """Append one line in one write.
+    def write(self, *records: Record) -> None:
+        """Append lines in one write.
 
         Raises:
-            FaultError: the line cannot be written; the file then ends with the line before it, and an empty file is removed.
+            FaultError: a line cannot be written; the file then ends with the line before it, and an empty file is removed.
         """
-        data = as_line(record).encode()
+        data = "".join(map(as_line, records)).encode()
         try:
             if os.fstat(self._fd).st_nlink == 0:  # writes to a removed file succeed and are lost
                 raise FaultError(
@@ -165,8 +165,20 @@ class Results:
         """`complete`, or how far the run came: `incomplete: 12 of 40`."""
         if self.summary is not None:
             return "complete"
-        judged = len(self.verdicts) + sum(line.verdicts for line in self.calibrations)
+        judged = self.count + sum(line.verdicts for line in self.calibrations)
         return f"incomplete: {judged} of {self.header.planned}"
+
+    @property
+    def count(self) -> int:
+        """How many verdicts there are, those on mutated subjects included."""
+        return len(self.verdicts)
+
+    def add(self, record: Record) -> None:
+        """Append a record that follows the header to the list of its type."""
+        if isinstance(record, SummaryRecord):
+            self.summary = record
+        elif name := LISTS.get(type(record)):
+            getattr(self, name).append(record)
 
 
 def file_name(verb: str, now: datetime | None = None) -> str:
@@ -184,7 +196,7 @@ def read(path: Path) -> Results:
     results = Results(path, header)
     with uncollected():
         for record in lines_of:
-            _add(results, record)
+            results.add(record)
     return results
 
 
@@ -254,10 +266,3 @@ LISTS = {  # the attribute of `Results` for each type of record
     DiagnosisRecord: "diagnoses",
     CalibrationRecord: "calibrations",
 }
-
-
-def _add(results: Results, record: Record) -> None:
-    if isinstance(record, SummaryRecord):
-        results.summary = record
-    elif name := LISTS.get(type(record)):
-        getattr(results, name).append(record)

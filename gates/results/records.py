@@ -367,7 +367,7 @@ class CalibrationRecord(StrictRecord):
     )
     false_positives: list[FalsePositiveRecord]
     nearest: list[NearestRecord] = Field(
-        description="claims `observed <= limit` with a limit above 0: of each case in a run, of all cases in the summary"
+        description="of each quantity the claim `observed <= limit`, with a limit above 0, that came nearest to it"
     )
 
     @property

@@ -26,13 +26,11 @@ from gates.results.records import (
     FalsePositiveRecord,
     HeaderRecord,
     NearestRecord,
+    SubjectRecord,
     SummaryRecord,
     seeds_of,
     seeds_text,
 )
-from gates.run import limits
-from gates.run.judge import UNCALIBRATED
-from gates.run.limits import Place
 from gates.run.session import FAILED, HELD, NOTHING
 
 NAME = "calibration.jsonl"
@@ -51,9 +49,26 @@ Key = tuple[str, str, str]  # gate, subject, case
 Seeds = dict[str, set[int]]  # case → seeds
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a subject computes: the backend and its BLAS. A worker that does not start says nothing of it."""
+
+    backend: str = "unknown"
+    blas: str = "unknown"
+
+    @classmethod
+    def of(cls, versions: Mapping[str, str]) -> Place:
+        """Read it from what a worker says of itself: MLX's device, and the BLAS that was loaded before it."""
+        if "mlx" in versions:
+            device = "gpu" if "gpu" in versions.get("device", "") else "cpu"
+            preloaded = versions.get("preloaded", "").lower()
+            return cls(f"mlx-{device}", "openblas" if "openblas" in preloaded else "own")
+        return cls("rlkernels" if "rlkernels" in versions else "numpy", "own")
+
+
 def is_false_positive(verdict: Verdict) -> bool:
-    """Return whether a verdict on a correct subject is a false positive; a limit that nobody has recorded yet is none."""
-    return verdict.status in {*FAILURES, "error"} and verdict.cause != UNCALIBRATED
+    """Return whether a verdict on a correct subject is a false positive."""
+    return verdict.status in {*FAILURES, "error"}
 
 
 @dataclass(slots=True)
@@ -63,7 +78,7 @@ class Line:
     seeds: dict[Kind, Seeds] = field(default_factory=lambda: {kind: defaultdict(set) for kind in KINDS})
     retried: Seeds = field(default_factory=lambda: defaultdict(set))
     false_positives: dict[tuple[str, int], FalsePositiveRecord] = field(default_factory=dict)
-    nearest: dict[tuple[str, str, bool], NearestRecord] = field(default_factory=dict)
+    nearest: dict[str, NearestRecord] = field(default_factory=dict)  # of each quantity
     commits: dict[str, None] = field(default_factory=dict)
 
     def see(self, verdict: Verdict, seed: int, *, retried: bool) -> None:
@@ -74,22 +89,19 @@ class Line:
                 case=case, seed=seed, status=verdict.status, cause=verdict.cause, reason=verdict.reason
             )
         for item in verdict.evidence:
-            if item.role == "claim" and item.relation == "<=" and (item.limit > 0 or math.isnan(item.limit)):
+            if item.role == "claim" and item.relation == "<=" and item.limit > 0:
                 near = NearestRecord(
                     quantity=item.quantity,
                     case=case,
                     seed=seed,
-                    share=None if math.isnan(item.limit) else item.observed / item.limit,
+                    share=item.observed / item.limit,
                     observed=item.observed,
                     limit=item.limit,
                 )
                 self._near(near)
         if retried:
             self.retried[case].add(seed)
-        kind: Kind = "uncalibrated" if verdict.cause == UNCALIBRATED else "judged"
-        if verdict.status in {"unsupported", "skipped"}:
-            kind = verdict.status
-        self.seeds[kind][case].add(seed)
+        self.seeds[verdict.status if verdict.status in ("unsupported", "skipped") else "judged"][case].add(seed)
 
     def take(self, record: CalibrationRecord) -> None:
         """Add a line that was written before."""
@@ -104,9 +116,8 @@ class Line:
         self.commits |= dict.fromkeys(record.commits)
 
     def _near(self, found: NearestRecord) -> None:
-        key = (found.quantity, found.case, found.share is None)
-        if key not in self.nearest or size(found) > size(self.nearest[key]):
-            self.nearest[key] = found
+        if found.quantity not in self.nearest or size(found) > size(self.nearest[found.quantity]):
+            self.nearest[found.quantity] = found
 
     def record(self, gate: str, subject: str, place: Place, cpu: str, *, full: bool) -> CalibrationRecord:
         """Return the line as it is written. A seed that was judged in the end is of no other kind."""
@@ -170,15 +181,11 @@ def counts(record: CalibrationRecord) -> Counter[Status]:
     return found
 
 
-def exit_code(lines: Sequence[CalibrationRecord], problems: Sequence[str], *, writes_limits: bool = False) -> int:
-    """Return 1 for a false positive or a limit that separates nothing, 3 where nothing was measured, else 0.
-
-    A limit that is recorded nowhere is a failure too, unless this run is the one that writes it.
-    """
-    kinds = {kind for line in lines for kind in line.seeds}
-    if problems or any(line.false_positives for line in lines) or ("uncalibrated" in kinds and not writes_limits):
+def exit_code(lines: Sequence[CalibrationRecord]) -> int:
+    """Return 1 for a false positive, 3 where nothing was measured, else 0."""
+    if any(line.false_positives for line in lines):
         return FAILED
-    return HELD if kinds & {"judged", "uncalibrated"} else NOTHING
+    return HELD if any("judged" in line.seeds for line in lines) else NOTHING
 
 
 def done(run: Results, header: HeaderRecord, kinds: Iterable[Kind]) -> dict[Key, set[int]]:
@@ -199,8 +206,7 @@ def done(run: Results, header: HeaderRecord, kinds: Iterable[Kind]) -> dict[Key,
 def record(run: Results, path: Path, now: Mapping[str, str]) -> list[str]:
     """Merge a run into the summary, and return notes of what was kept and what was dropped.
 
-    `now` has the digest of the present code of every gate. Seeds that other code judged are dropped, those of the run too:
-    its own `--write-limits` may have changed the limits that it was judged by.
+    `now` has the digest of the present code of every gate. Seeds that other code judged are dropped.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,24 +214,28 @@ def record(run: Results, path: Path, now: Mapping[str, str]) -> list[str]:
         raise unwritable(path, error) from None
     with _locked(path.parent):
         old = read(path) if path.is_file() else None
-        kept, stale = _by_code(old, now)
-        new, late = _by_code(run, now)
-        again = {(line.gate, line.subject) for line in new}  # a subject that was absent before may be here now
-        kept = [line for line in kept if not ABSENT.issuperset(line.seeds) or (line.gate, line.subject) not in again]
-        lines = [_short(line) for line in added([*kept, *new])]
-        write_whole(path, map(as_line, _summary(lines, old, run, now)))
+        parts = [old, run] if old else [run]
+        again = {(line.gate, line.subject) for line in run.calibrations}  # a subject that was absent may be here now
+        lines, stale = [], set()
+        for part in parts:
+            for line in part.calibrations:
+                if line.gate not in now or part.header.codes.get(line.gate) != now[line.gate]:
+                    stale.add(line.gate)
+                elif part is run or not ABSENT.issuperset(line.seeds) or (line.gate, line.subject) not in again:
+                    lines.append(line)
+        lines = added(lines)
+        write_whole(path, map(as_line, _summary(lines, parts, now)))
     total = sum(line.verdicts for line in lines)
     notes = [f"recorded in {path}: {total} verdicts of {len({line.gate for line in lines})} gates"]
     if stale:
-        notes.append(f"dropped from {path}, because the code or the limits changed since: {_names(stale)}")
-    if late:
-        notes.append(f"not recorded, because the code or the limits changed since they were judged: {_names(late)}")
+        notes.append(f"not in {path}, because the code changed since they were judged: {_names(sorted(stale))}")
     return notes
 
 
 def _summary(
-    lines: Sequence[CalibrationRecord], old: Results | None, run: Results, now: Mapping[str, str]
-) -> Iterable[HeaderRecord | CalibrationRecord | SummaryRecord]:
+    lines: Sequence[CalibrationRecord], parts: Sequence[Results], now: Mapping[str, str]
+) -> Iterable[HeaderRecord | SubjectRecord | CalibrationRecord | SummaryRecord]:
+    run = parts[-1]
     gates, subjects = (sorted({getattr(line, name) for line in lines}) for name in ("gate", "subject"))
     total = sum(map(counts, lines), Counter[Status]())
     changed = {
@@ -238,37 +248,18 @@ def _summary(
         "beside": [],
     }
     yield run.header.model_copy(update=changed)
-    handshakes = {record.subject: record for record in (*(old.subjects if old else ()), *run.subjects)}
+    handshakes = {record.subject: record for part in parts for record in part.subjects}
     yield from (handshakes[name] for name in subjects if name in handshakes)
     yield from lines
-    problems = limits.load().defects(gates)
-    yield SummaryRecord(
-        counts={status: total[status] for status in STATUSES},
-        seconds=sum(part.summary.seconds for part in (old, run) if part and part.summary),
-        exit_code=exit_code(lines, problems),
-        problems=problems,
+    yield summary_record(lines, sum(part.summary.seconds for part in parts if part.summary))
+
+
+def summary_record(lines: Sequence[CalibrationRecord], seconds: float) -> SummaryRecord:
+    """Return the line that ends a file of these lines."""
+    total = sum(map(counts, lines), Counter[Status]())
+    return SummaryRecord(
+        counts={status: total[status] for status in STATUSES}, seconds=round(seconds, 3), exit_code=exit_code(lines)
     )
-
-
-def _by_code(run: Results | None, now: Mapping[str, str]) -> tuple[list[CalibrationRecord], list[str]]:
-    """Return the lines of gates whose code is the same now, and the names of the other gates."""
-    kept, others = [], set()
-    for line in run.calibrations if run else ():
-        if run and line.gate in now and run.header.codes.get(line.gate) == now[line.gate]:
-            kept.append(line)
-        else:
-            others.add(line.gate)
-    return kept, sorted(others)
-
-
-def _short(line: CalibrationRecord) -> CalibrationRecord:
-    """Return the line with the nearest claim of each quantity alone, which is what reports show."""
-    largest: dict[tuple[str, bool], NearestRecord] = {}
-    for found in line.nearest:
-        key = (found.quantity, found.share is None)
-        if key not in largest or size(found) > size(largest[key]):
-            largest[key] = found
-    return line.model_copy(update={"nearest": list(largest.values())})
 
 
 def _names(gates: Sequence[str]) -> str:

@@ -1,17 +1,15 @@
-"""A digest of what decides a gate's verdicts: its check, what that imports of Gates and of the oracle, the judge, its limits."""
+"""A digest of what decides a gate's verdicts: its check, what that imports of Gates and of the oracle, the judge."""
 
 from __future__ import annotations
 
 import ast
 import hashlib
 import importlib.util
-import json
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from gates.model import Gate
-from gates.run import limits
 from gates.run.judge import judge
 
 OURS = ("gates.", "reference.oracle")
@@ -19,14 +17,11 @@ OURS = ("gates.", "reference.oracle")
 
 def codes(gates: Iterable[Gate]) -> dict[str, str]:
     """Return the digest of each gate."""
-    entries = limits.load().limits
     found = {}
     for gate in gates:
         digest = hashlib.sha256()
         for module in sorted(closure((gate.check.__module__, judge.__module__))):
             digest.update(module.encode() + source(module))
-        own = sorted((*entry.key, entry.limit) for entry in entries if entry.gate == gate.id)
-        digest.update(json.dumps(own).encode())
         found[gate.id] = digest.hexdigest()[:16]
     return found
 

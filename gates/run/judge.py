@@ -29,14 +29,12 @@ from gates.nearest import nearest
 from gates.registry import REGISTRY
 from gates.run.choices import chosen
 from gates.run.inputs import drawn, with_model
-from gates.run.limits import Place
 from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
 from gates.run.trial import Caller, OracleError, RunningTrial, Scratch
 from gates.worker.process import Hello, WorkerError
 
 IN_PART = "in part: "  # with this a subject's documentation explains a deviation only partly: it stays a failure
-UNCALIBRATED = "uncalibrated"  # the cause of an error: the limit of a claim is recorded for other backends only
 TIMEOUT = "timeout"  # status and cause: a call took longer than its case allows
 BOOLEANS = (bool, np.bool_)
 
@@ -100,7 +98,6 @@ def judge(
                 declared(caller, subject, hello),
                 scratch,
                 not options.full,
-                place=Place.of(hello.versions),
                 once=None if answers is None else partial(answers.ask, subject),
             )
             for item in gate.check(trial):
@@ -155,8 +152,8 @@ def _decide(evidence: list[Evidence], level: Level) -> tuple[Status, Level, str,
         if item.role == "signal" and not item.holds:
             return "error", level, "signal", f"precondition not met: {item.sentence()}"
     for item in evidence:
-        if math.isnan(item.limit):  # no limit was ever measured for this backend
-            return "error", level, UNCALIBRATED, item.because
+        if math.isnan(item.limit):
+            return "error", level, "gate", f"the limit of {item.quantity} is NaN: {item.because}"
     failed = [item for item in evidence if not item.holds]
     if failed:
         worst = max(failed, key=lambda item: GRADES.index(GRADE_OF[item.level]))  # the first of the worst

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from gates.run.shards import without
 
 FREE = {"command", "started", "jobs", "mutants"}  # what may differ between a run and its resumption
 SEVERAL = ("gates", "subjects")
+DIGESTS = {"subject_files": "file", "codes": "code"}
+MOST = 3  # names in a refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def resume(path: Path, wanted: HeaderRecord, cases: Sequence[PlannedCase]) -> Re
     writer = Writer.again(path)
     try:
         earlier = read(path)
-        _same(path, earlier.header, wanted)
+        _has_plan(path, earlier.header)
+        refuse_other(path, earlier.header, wanted)
         done = _done(earlier, cases)
         if earlier.summary is None:
             writer.cut()
@@ -68,24 +71,28 @@ def _done(earlier: Results, cases: Sequence[PlannedCase]) -> set[Names]:
     return done
 
 
-def _same(path: Path, found: HeaderRecord, wanted: HeaderRecord) -> None:
-    """Compare the file's header with the one that this run would write: everything that verdicts depend on must be equal."""
+def _has_plan(path: Path, found: HeaderRecord) -> None:
     if found.plan is None:
         raise ConfigurationError(
             f"--resume {path}: names no plan: it is no file of `gates check`, or of an older version"
         )
     if found.merged:
         raise ConfigurationError(f"--resume {path}: is merged from shards, and complete")
+
+
+def refuse_other(path: Path, found: HeaderRecord, wanted: HeaderRecord, free: Collection[str] = FREE) -> None:
+    """Compare the file's header with the one that this run would write: all that verdicts depend on must be equal."""
     for name in HeaderRecord.model_fields:
         was, now = getattr(found, name), getattr(wanted, name)
-        if name in FREE or was == now:
+        if name in free or was == now:
             continue
         if name in SEVERAL:
             was, now = (sorted(set(a) - set(b)) or "nothing else" for a, b in ((was, now), (now, was)))
-        if name == "subject_files":
-            changed = ", ".join(sorted(subject for subject in was | now if was.get(subject) != now.get(subject)))
+        if name in DIGESTS:
+            changed = sorted(key for key in was | now if was.get(key) != now.get(key))
+            more = f" and {len(changed) - MOST} more" if len(changed) > MOST else ""
             raise ConfigurationError(
-                f"--resume {path}: the file of {changed} has changed since, and one run judges one version; "
+                f"--resume {path}: the {DIGESTS[name]} of {', '.join(changed[:MOST])}{more} has changed since, and one run judges one version; "
                 "begin another one without --resume"
             )
         raise ConfigurationError(

@@ -23,7 +23,6 @@ from gates.model import (
     Outcome,
     Output,
     Recipe,
-    Recorded,
     Relation,
     Role,
     SubjectFaultError,
@@ -31,9 +30,7 @@ from gates.model import (
     Wire,
     precondition,
 )
-from gates.run import limits
 from gates.run.compare import worst, worst_claimed
-from gates.run.limits import NOWHERE, Place
 from gates.run.oracle_cache import OracleCache
 
 UNKNOWN = re.compile(r"^TypeError: .*unexpected keyword argument '(\w+)'")
@@ -122,7 +119,6 @@ class RunningTrial(RunningDraw):
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
-    place: Place = NOWHERE  # backend and BLAS of the subject, for recorded limits
     once: Once | None = None  # answers calls that were made before, for `got_once`; None: every call runs
 
     @property
@@ -236,22 +232,10 @@ class RunningTrial(RunningDraw):
         return self.gate.bounds[quantity].level or self.level
 
     def _limit(self, quantity: str) -> tuple[float, str]:
-        """Return a limit and the reason for it. A limit that is not recorded is NaN, which makes the verdict an error."""
+        """Return a limit and the reason for it."""
         bound = self.gate.bounds[quantity]
-        limit, because = bound.limit, f"{bound.kind}: {bound.because}"
-        if isinstance(limit, Recorded):
-            entry = limits.find(self.gate.id, quantity, self.case.name, self.place)
-            if entry is not None:
-                return entry.limit, f"{because}; {entry.sentence()}"
-            missing = f"no limit is recorded for {self.case.name} on {self.place}"
-            other = limits.find_elsewhere(self.gate.id, quantity, self.case.name)
-            if limit.portable and other is not None:
-                return other.limit, f"{because}; {other.sentence()}; {missing}, but {limit.portable}"
-            if limit.derived is None:
-                remedy = f"`gates calibrate {self.gate.id} --write-limits` records one"
-                return float("nan"), f"{quantity}: {missing}; {remedy}"
-            limit, because = limit.derived, f"derived: {bound.because}; {missing}"
-        return float(limit(self) if callable(limit) else limit), because
+        limit = bound.limit(self) if callable(bound.limit) else bound.limit
+        return float(limit), f"{bound.kind}: {bound.because}"
 
 
 KINDS = {"f": "floating-point numbers", "i": "integers", "b": "booleans", "scalar": "a number"}

@@ -1,6 +1,6 @@
 """Judge on the nodes of a running Ray cluster (`--engine ray`); cases of a lost node are sent again.
 
-This needs the extra `ray`. Every node must have the same version of Gates and what its subjects need. Only JSON is sent.
+This needs the extra `ray`. Every node must have the same version of Gates and what its subjects need.
 Each case is counted once, even where two nodes report its verdict because one of them was taken for lost.
 """
 
@@ -10,14 +10,12 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from gates.model import ConfigurationError, Verdict
+from gates.model import ConfigurationError, Status, Verdict
 from gates.registry import Registry
 from gates.run.engines import node
 from gates.run.engines.needs import needs, unmet
-from gates.run.engines.units import Unit, read_judged
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase, seed_of
 
@@ -92,7 +90,7 @@ class ClusterExecutor:
             while self._waiting and len(self._running) < room:
                 planned, before = self._waiting.popleft()
                 if missing := unmet(needs(planned, self._options), nodes):
-                    yield Judged(_unplaced(planned, self._options, missing), seed=planned.seed)
+                    yield self._unplaced(planned, missing)
                 else:
                     self._send(planned, before)
             if self._running:
@@ -116,8 +114,9 @@ class ClusterExecutor:
             options["num_gpus"] = wants.pop("cuda")
         if "memory" in wants:
             options["memory"] = wants.pop("memory")
-        text = Unit.of(planned, self._options, self._cluster.registry).text()
-        self._running[self._cluster.judge.options(**options, resources=wants).remote(text)] = (planned, before)
+        unit = node.Unit.of(planned, self._options, self._cluster.registry)
+        sent = self._cluster.judge.options(**options, resources=wants).remote(unit.fields())
+        self._running[sent] = (planned, before)
 
     def _give_up(self) -> Iterator[Judged]:
         """Cancel the cases that no living node can judge: Ray would keep them for a node that may never join."""
@@ -126,7 +125,7 @@ class ClusterExecutor:
             if missing := unmet(needs(planned, self._options), nodes):
                 del self._running[reference]
                 self._cluster.ray.cancel(reference, force=True)
-                yield Judged(_unplaced(planned, self._options, missing), seed=planned.seed)
+                yield self._unplaced(planned, missing)
 
     def _collect(self, reference: Any) -> Iterator[Judged]:
         planned, before = self._running.pop(reference)
@@ -137,21 +136,18 @@ class ClusterExecutor:
                 self._cluster.again += 1
                 self._waiting.appendleft((planned, before + 1))
                 return
-            yield Judged(_lost(planned, self._options, error), seed=planned.seed)
+            what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+            reason = f"the cluster lost this case {ATTEMPTS} times, the last by {what}"
+            yield self._unjudged(planned, "error", "engine", reason)
             return
-        if "refused" in answer:
-            raise ConfigurationError(f"--engine ray: {answer['refused']}")
-        yield replace(read_judged(answer["judged"]), seed=planned.seed)
+        if isinstance(answer, str):
+            raise ConfigurationError(f"--engine ray: {answer}")
+        yield answer
 
+    def _unplaced(self, planned: PlannedCase, missing: str) -> Judged:
+        reason = f"no node of the cluster has {missing}; add one that does (ray start --resources)"
+        return self._unjudged(planned, "skipped", "absent", reason)
 
-def _unplaced(planned: PlannedCase, options: Options, missing: str) -> Verdict:
-    reason = f"no node of the cluster has {missing}; add one that does (ray start --resources)"
-    seed = seed_of(planned, options)
-    return Verdict(*planned.names, seed, "skipped", "absent", reason, op=planned.gate.graded(planned.case))
-
-
-def _lost(planned: PlannedCase, options: Options, error: BaseException) -> Verdict:
-    what = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
-    reason = f"the cluster lost this case {ATTEMPTS} times, the last by {what}"
-    seed = seed_of(planned, options)
-    return Verdict(*planned.names, seed, "error", "engine", reason, op=planned.gate.graded(planned.case))
+    def _unjudged(self, planned: PlannedCase, status: Status, cause: str, reason: str) -> Judged:
+        seed, op = seed_of(planned, self._options), planned.gate.graded(planned.case)
+        return Judged(Verdict(*planned.names, seed, status, cause, reason, op=op), seed=planned.seed)

@@ -1,4 +1,4 @@
-"""The judge's own long proofs, as `make record` recorded them (tools/judge_proofs.py)."""
+"""The judge's own long proofs, as `make record` recorded them (tools/long_proofs.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def recorded_proof(proof: str) -> dict[str, Any]:
             assert len(line["commit"]) == 40
             assert line["command"]
             return dict(line["found"])
-    pytest.skip(f"nobody has recorded the proof {proof} yet: tools/judge_proofs.py {proof}")
+    pytest.skip(f"nobody has recorded the proof {proof} yet: tools/long_proofs.py {proof}")
 
 
 def test_a_hundred_kills_lost_no_verdict() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from doubles import DOUBLE, make_gate
 from gates.model import Bound, Case, ConfigurationError, Evidence, Gate, Subject, Trial
 from gates.report import calibration as report
 from gates.report import outcome
-from gates.report.calibration_progress import Progress
+from gates.report.calibration_progress import shown
 from gates.report.markdown import render
 from gates.results.jsonl import Writer, read
 from gates.results.records import CalibrationRecord, Machine, seeds_of
@@ -32,19 +32,21 @@ Maker = Callable[..., Subject]
 RIGHT = "return {'y': 2 * x}"
 
 
-def request(tmp_path: Path, gate: Gate, subject: Subject, seeds: int, block: int = 10, **changes: Any) -> Request:
+def request(gate: Gate, subject: Subject, seeds: int, block: int = 10, **changes: Any) -> Request:
     options = Options(seed=0, quick=True)
     cases = plan([gate], [subject], quick=True)
     header = session.header(
         session.RunInfo("calibrate", ["calibrate"], [gate], [subject], options, len(cases) * seeds, seeds=seeds)
     )
-    return replace(Request([gate], cases, options, range(seeds), block, header, tmp_path), **changes)
+    return replace(Request(cases, options, range(seeds), block, header), **changes)
 
 
 def calibrated(asked: Request, path: Path) -> int:
     """Conduct a run without a word, in a new file or one that is there; return the exit code."""
     path.touch()
-    return conduct(asked, path, Progress(quiet=True)).code
+    found = conduct(asked, path, partial(shown, quiet=True)).summary
+    assert found is not None
+    return found.exit_code
 
 
 def lines(path: Path) -> list[CalibrationRecord]:
@@ -76,7 +78,7 @@ class TestCounts:
 
     def test_a_sound_gate_has_no_false_positive(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """Every seed passes: exit code 0, one line for each block, and the largest share of the limit."""
-        assert calibrated(request(tmp_path, flaky_gate(()), subject(RIGHT), 5, block=2), file) == 0
+        assert calibrated(request(flaky_gate(()), subject(RIGHT), 5, block=2), file) == 0
         found = read(file)
         assert found.state == "complete"
         assert found.summary is not None
@@ -92,9 +94,10 @@ class TestCounts:
         """The seed of a false positive fails again by itself, another one passes; exit code 1."""
         gate, right = flaky_gate((0, 1, 2)), subject(RIGHT)
         file.touch()
-        ended = conduct(request(tmp_path, gate, right, 12), file, Progress(quiet=False))
+        found = conduct(request(gate, right, 12), file, partial(shown, quiet=False))
         bad = {seed for seed, _ in refused(file)}
-        assert ended.code == 1
+        assert found.summary is not None
+        assert found.summary.exit_code == 1
         assert 0 < len(bad) < 12
         for seed in range(12):
             (judged,) = run(plan([gate], [right], quick=True), Options(seed=seed))
@@ -102,7 +105,7 @@ class TestCounts:
         first = min(bad)
         assert f"FALSE POSITIVE at seed {first}: tried · double" in " ".join(capsys.readouterr().out.split())
         again = f"gates check double.matches-definition --seed {first} --subject tried --quick"
-        assert again in "\n".join(report.text(ended.results, []))
+        assert again in "\n".join(report.text(found))
         text = render([read(file)])
         assert text.index("### False positives\n") < text.index("| family |")
         assert again in text
@@ -110,13 +113,13 @@ class TestCounts:
     def test_an_error_is_a_false_positive_too(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """A case whose precondition fails at a seed is no pass."""
         case = Case("zeros", lambda rng: {"x": np.zeros(4)}, quick=True)
-        assert calibrated(request(tmp_path, make_gate(cases=(case,)), subject(RIGHT), 2), file) == 1
+        assert calibrated(request(make_gate(cases=(case,)), subject(RIGHT), 2), file) == 1
         assert [seed for seed, _ in refused(file)] == [0, 1]
 
     def test_what_nobody_provides_measures_nothing(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """Unsupported everywhere is exit code 3, and a rate without a bound."""
         lacking = subject("raise NotImplementedError('no')")
-        assert calibrated(request(tmp_path, make_gate(), lacking, 2), file) == 3
+        assert calibrated(request(make_gate(), lacking, 2), file) == 3
         assert [rate.bound for rate in report.rates(lines(file), report.gate).values()] == [None]
         assert "unsupported: tried: 1 cases" in render([read(file)])
 
@@ -135,9 +138,7 @@ class TestWorkers:
     ) -> None:
         """Start-up is paid once for some seeds, and what a subject leaks does not add up over all."""
         log = tmp_path / "log"
-        assert (
-            calibrated(request(tmp_path, flaky_gate(()), subject(self.body(log), self.HEAD), seeds, block=4), file) == 0
-        )
+        assert calibrated(request(flaky_gate(()), subject(self.body(log), self.HEAD), seeds, block=4), file) == 0
         assert len(set(log.read_text().split())) == workers
         assert len(log.read_text().split()) == seeds
 
@@ -145,7 +146,7 @@ class TestWorkers:
         """A crash at the second call of a worker is a false positive of its seed alone; the next seed has another worker."""
         log = tmp_path / "log"
         dies = subject(self.body(log, "if COUNT[0] == 2:\n    os._exit(9)\n"), self.HEAD)
-        assert calibrated(request(tmp_path, flaky_gate(()), dies, 4), file) == 1
+        assert calibrated(request(flaky_gate(()), dies, 4), file) == 1
         assert refused(file) == [(1, "crashed"), (3, "crashed")]
         assert len(set(log.read_text().split())) == 2
 
@@ -155,12 +156,12 @@ class TestWorkers:
         """A failure to start is a false positive of one seed, not of all that follow."""
         stamp = tmp_path / "stamp"
         head = f"import pathlib\nif not pathlib.Path({str(stamp)!r}).exists():\n    pathlib.Path({str(stamp)!r}).touch()\n    raise ValueError('once')"
-        assert calibrated(request(tmp_path, flaky_gate(()), subject(RIGHT, head), 3), file) == 1
+        assert calibrated(request(flaky_gate(()), subject(RIGHT, head), 3), file) == 1
         assert refused(file) == [(0, "start")]
 
     def test_other_engines_may_end_seeds_in_any_order(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """All seeds of a block are handed in together, come back in reverse, and make the lines of this machine's pool."""
-        asked = request(tmp_path, flaky_gate((1,)), subject(RIGHT), 7, block=5)
+        asked = request(flaky_gate((1,)), subject(RIGHT), 7, block=5)
         handed: list[int] = []
 
         class Backwards(Pool):
@@ -189,7 +190,7 @@ class TestWorkers:
             f"if {always} or not file.exists():\n    file.touch()\n    time.sleep(30)\n{RIGHT}"
         )
         case = replace(make_gate().cases[0], limit_s=1.0)
-        assert calibrated(request(tmp_path, make_gate(cases=(case,)), slow, 1), file) == code
+        assert calibrated(request(make_gate(cases=(case,)), slow, 1), file) == code
         (line,) = lines(file)
         assert (line.retried, refused(file)) == ({"some": "0"}, [(0, "timeout")] * code)
 
@@ -201,7 +202,7 @@ class TestResume:
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Stopped in the third of five seeds, the file has two; resumed, it has each seed once and equals a whole run."""
-        asked = request(tmp_path, flaky_gate((1,)), subject(RIGHT), 5)
+        asked = request(flaky_gate((1,)), subject(RIGHT), 5)
         original = Pool.submit
 
         def stopped(self: Pool, jobs: Sequence[PlannedCase]) -> None:
@@ -227,38 +228,15 @@ class TestResume:
 
     def test_seeds_that_are_recorded_are_not_judged(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """Seeds 2 and 3 stand in the summary: the file has the others."""
-        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 7)
+        asked = request(flaky_gate(()), subject(RIGHT), 7)
         calibrated(replace(asked, recorded={("double.matches-definition", "tried", "some"): {2, 3}}), file)
         assert [line.seeds["judged"]["some"] for line in read(file).calibrations] == ["0-1,4-6"]
-
-    def test_an_interrupt_while_lines_are_written_waits_for_the_last(
-        self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Ctrl-C as the first of two subjects is written: the other one is written too, for its seeds were judged."""
-        gate, subjects = make_gate(), [subject(RIGHT), subject(RIGHT, name="other")]
-        asked = request(tmp_path, gate, subjects[0], 2, cases=plan([gate], subjects, quick=True))
-        original = Writer.write
-
-        def stopped(self: Writer, record: Any) -> None:
-            if record.record == "calibration":
-                signal.raise_signal(signal.SIGINT)
-            original(self, record)
-
-        monkeypatch.setattr(Writer, "write", stopped)
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                calibrated(asked, file)
-            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        finally:
-            signal.signal(signal.SIGINT, before)
-        assert [(line.subject, line.verdicts) for line in read(file).calibrations] == [("other", 2), ("tried", 2)]
 
     def test_a_seed_is_counted_whole_or_not_at_all(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Ctrl-C in the middle of counting a false positive: its seed is not in the file, so it is judged again and not lost."""
-        asked = request(tmp_path, flaky_gate(tuple(range(5))), subject(RIGHT), 3)
+        asked = request(flaky_gate(tuple(range(5))), subject(RIGHT), 3)
         original = calibration_summary.NearestRecord
 
         def stopped(**fields: Any) -> Any:
@@ -281,7 +259,7 @@ class TestResume:
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Going on with a complete file says what it holds, and appends nothing."""
-        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 2)
+        asked = request(flaky_gate(()), subject(RIGHT), 2)
         calibrated(asked, file)
         before = file.read_bytes()
         monkeypatch.setattr(Pool, "submit", lambda self, jobs: pytest.fail("judged again") if jobs else None)
@@ -290,24 +268,24 @@ class TestResume:
 
     def test_another_run_is_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """A file of other seeds is not gone on with, and what differs is said."""
-        calibrated(request(tmp_path, flaky_gate(()), subject(RIGHT), 2), file)
-        with pytest.raises(ConfigurationError, match="its seeds is 2, and this command's 3"):
-            calibrated(request(tmp_path, flaky_gate(()), subject(RIGHT), 3), file)
+        calibrated(request(flaky_gate(()), subject(RIGHT), 2), file)
+        with pytest.raises(ConfigurationError, match="seeds was 2 and is 3"):
+            calibrated(request(flaky_gate(()), subject(RIGHT), 3), file)
 
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            ({"commit": "0" * 40}, "its commit is"),
-            ({"codes": {"double": "b" * 16}}, "the code or the limits of double are others"),
-            ({"machine": Machine(system="s", cpu="another", cores=1, features=[])}, "its processor is"),
+            ({"commit": "0" * 40}, "commit was .* go on with the command that began it"),
+            ({"codes": {"double": "b" * 16}}, "the code of double has changed since"),
+            ({"machine": Machine(system="s", cpu="another", cores=1, features=[])}, "machine was"),
         ],
         ids=["commit", "code", "processor"],
     )
     def test_other_code_is_refused_unless_nothing_is_left(
         self, tmp_path: Path, file: Path, subject: Maker, changes: dict[str, Any], words: str
     ) -> None:
-        """A file that was cut is of its commit, code and processor; a complete one may be read by any, to write limits from it."""
-        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 2)
+        """A file that was cut is of its commit, code and processor; a complete one may be read by any, to record it."""
+        asked = request(flaky_gate(()), subject(RIGHT), 2)
         other = replace(asked, header=asked.header.model_copy(update=changes))
         file.write_text(asked.header.model_dump_json() + "\n")
         with pytest.raises(ConfigurationError, match=words):
@@ -317,7 +295,7 @@ class TestResume:
 
     def test_a_summary_that_grew_leaves_fewer_seeds(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """A run beside the summary goes on, though another one was recorded since it began."""
-        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 3)
+        asked = request(flaky_gate(()), subject(RIGHT), 3)
         header = asked.header.model_copy(update={"beside": ["calibration.jsonl"]})
         file.write_text(header.model_dump_json() + "\n")
         later = header.model_copy(update={"planned": 2})
@@ -331,7 +309,7 @@ class TestResume:
     ) -> None:
         """What is read first is cut afterwards: a file named by mistake loses nothing."""
         file.write_text(text)
-        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 1)
+        asked = request(flaky_gate(()), subject(RIGHT), 1)
         if not text:
             assert calibrated(asked, file) == 0
             return
@@ -344,5 +322,5 @@ class TestResume:
         file.touch()
         first = Writer.again(file)
         with pytest.raises(ConfigurationError, match="another process is writing to it"):
-            calibrated(request(tmp_path, flaky_gate(()), subject(RIGHT), 2), file)
+            calibrated(request(flaky_gate(()), subject(RIGHT), 2), file)
         first.close()

@@ -19,11 +19,10 @@ from gates.report.calibration import family, gate, nearest, place, rates, upper_
 from gates.report.markdown import render
 from gates.results.jsonl import Results, as_line, read
 from gates.results.records import CalibrationRecord, FalsePositiveRecord, NearestRecord, seeds_of, seeds_text
-from gates.run import calibration_summary, code_digest, limits
-from gates.run.calibration_summary import added, counts, done, record
+from gates.run import calibration_summary, code_digest
+from gates.run.calibration_summary import Place, added, counts, done, record
 from gates.run.code_digest import codes
 from gates.run.judge import judge
-from gates.run.limits import Entry, Limits
 
 GATE = load().gates["philox.known-answers"]
 CODES = {GATE.id: "a" * 16}
@@ -50,9 +49,8 @@ def refused(seed: int, case: str = "x-float32") -> FalsePositiveRecord:
     return FalsePositiveRecord(case=case, seed=seed, status="wrong", cause="bound", reason="r")
 
 
-def near(share: float | None, seed: int, quantity: str = "q") -> NearestRecord:
-    limit = math.nan if share is None else 1.0
-    return NearestRecord(quantity=quantity, case="x-float32", seed=seed, share=share, observed=0.5, limit=limit)
+def near(share: float, seed: int, quantity: str = "q") -> NearestRecord:
+    return NearestRecord(quantity=quantity, case="x-float32", seed=seed, share=share, observed=0.5, limit=1.0)
 
 
 def results(path: Path, *lines: CalibrationRecord, **changes: Any) -> Results:
@@ -90,7 +88,7 @@ class TestLines:
         assert added([found, one]) == [found]
 
     def test_what_was_judged_in_the_end_is_no_longer_skipped(self) -> None:
-        """A library that was not installed then, a limit that nobody had recorded."""
+        """A library that was not installed then; a limit that was not recorded, in an old file."""
         absent = line(seeds={"skipped": {"x-float32": "0-4"}, "uncalibrated": {"y": "0"}})
         (found,) = added([absent, line("2-9")])
         assert found.seeds == {
@@ -108,11 +106,29 @@ class TestLines:
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
     def test_what_is_no_number_is_the_largest_share(self, order: tuple[int, ...]) -> None:
-        """Whatever comes after it: neither a number nor a claim without a limit takes its place."""
-        shares = (0.5, math.nan, None)
+        """Whatever comes after it."""
+        shares = (0.5, math.nan, 0.7)
         (found,) = added(line(str(seed), nearest=[near(shares[seed], seed)]) for seed in order)
         assert nearest([found]) == {GATE.id: (math.inf, "q: numpy, x-float32, seed 1")}
-        assert [item.seed for item in found.nearest] == [1, 2]
+        assert [item.seed for item in found.nearest] == [1]
+
+
+@pytest.mark.parametrize(
+    ("versions", "found"),
+    [
+        ({"numpy": "2"}, Place("numpy", "own")),
+        ({"rlkernels": "0.1", "numpy": "2"}, Place("rlkernels", "own")),
+        ({"mlx": "0.32", "device": "Device(cpu, 0)"}, Place("mlx-cpu", "own")),
+        ({"mlx": "0.32", "device": "Device(gpu, 0)"}, Place("mlx-gpu", "own")),
+        (
+            {"mlx": "0.32", "device": "Device(cpu, 0)", "preloaded": "libopenblas.so.0 (OpenBLAS 0.3)"},
+            Place("mlx-cpu", "openblas"),
+        ),
+    ],
+)
+def test_a_place_is_what_the_worker_says(versions: dict[str, str], found: Place) -> None:
+    """Backend and BLAS come from the handshake."""
+    assert Place.of(versions) == found
 
 
 class TestRates:
@@ -221,12 +237,10 @@ class TestSummary:
         record(results(tmp_path / "1", line("0-9")), path, CODES)
         other = results(tmp_path / "2", line("0-1"), codes={GATE.id: "b" * 16})
         notes = record(other, path, {GATE.id: "b" * 16})
-        assert notes[1] == f"dropped from {path}, because the code or the limits changed since: {GATE.id}"
+        note = f"not in {path}, because the code changed since they were judged: {GATE.id}"
+        assert notes[1] == note
         assert [found.seeds for found in read(path).calibrations] == [{"judged": {"x-float32": "0-1"}}]
-        assert record(other, path, {})[1:] == [
-            f"dropped from {path}, because the code or the limits changed since: {GATE.id}",
-            f"not recorded, because the code or the limits changed since they were judged: {GATE.id}",
-        ]
+        assert record(other, path, {})[1:] == [note]
         assert (read(path).calibrations, read(path).state) == ([], "complete")
         assert "Nothing was measured" in render([read(path)])
 
@@ -290,18 +304,11 @@ class TestCode:
         assert len(set(codes(gates).values())) == 2
         assert codes(gates) == codes(gates)
 
-    def test_a_changed_line_or_limit_is_other_code(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The text of a module that the check imports, and a recorded limit of the gate, change it."""
+    def test_a_changed_line_is_other_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The text of a module that the check imports changes it."""
         before, source = codes([GATE]), code_digest.source
-        with monkeypatch.context() as patch:
-            edited = {"reference.oracle.philox": b"\n# edited"}
-            patch.setattr(code_digest, "source", lambda module: source(module) + edited.get(module, b""))
-            assert codes([GATE]) != before
-        values = {"limit": 1.0, "noise_floor": 1.0, "noise_seed": 0, "smallest_effect": 2.0, "mutant": "m", "seeds": 1}
-        said = {"commit": None, "date": "", "source": "", "history": [], "quantity": "q", "case": "c"}
-        more = [*limits.load().limits, Entry(gate=GATE.id, backend="numpy", blas="own", **values, **said)]
-        monkeypatch.setattr(limits, "FILE", tmp_path / "limits.json")
-        limits.write(Limits(limits=more))
+        edited = {"reference.oracle.philox": b"\n# edited"}
+        monkeypatch.setattr(code_digest, "source", lambda module: source(module) + edited.get(module, b""))
         assert codes([GATE]) != before
 
 
@@ -358,10 +365,9 @@ class TestCommand:
                 ["--seeds", "3", "--seeds-up-to", "9"],
                 "--seeds says how many and --seeds-up-to which is the end; give one",
             ),
-            (["--seeds-up-to", "9", "--write-limits"], "--write-limits measures over the seeds of its own run; give"),
             (["--seed", "9", "--seeds-up-to", "9"], "--seeds-up-to 9: must be more than --seed, which is 9"),
         ],
-        ids=["both", "limits", "empty"],
+        ids=["both", "empty"],
     )
     def test_what_makes_no_sense_is_one_sentence(self, tmp_path: Path, options: list[str], words: str) -> None:
         """Options that contradict each other are refused before anything is judged."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import pickle
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ from gates.registry import load
 from gates.results.jsonl import Writer, read
 from gates.run import session
 from gates.run.engines import cluster as engine
-from gates.run.engines import node, units
+from gates.run.engines import node
 from gates.run.execute import run
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase, plan
@@ -67,21 +68,21 @@ def packing(*subjects: Subject) -> list[PlannedCase]:
 
 
 class TestUnits:
-    """Cases and verdicts as text."""
+    """Cases on their way to a node."""
 
     def test_every_cell_is_found_again_by_its_names(self) -> None:
-        """For each gate, case and subject the unit's text is small and gives the same case back."""
+        """For each gate, case and subject the unit is small plain data and gives the same case back."""
         registry = load()
         for planned in plan(registry.gates.values(), registry.subjects.values(), quick=False):
-            text = units.Unit.of(planned, Options(), registry).text()
-            assert len(text) < 1000
-            found = units.Unit.read(text).find(registry)
+            unit = node.Unit.of(planned, Options(), registry)
+            assert len(json.dumps(unit.fields())) < 1000
+            found = unit.find(registry)
             assert (found.gate, found.subject, found.case) == (planned.gate, planned.subject, planned.case)
 
     def test_a_subject_of_a_file_is_found_by_its_path(self, slow: Subject) -> None:
         """With its interpreter and its name."""
         planned = packing(replace(slow, python=sys.executable))[0]
-        found = units.Unit.read(units.Unit.of(planned, Options(seed=3), load()).text()).find(load())
+        found = node.Unit.of(planned, Options(seed=3), load()).find(load())
         assert found.subject == planned.subject
 
     def test_a_memory_limit_holds_on_the_node_too(self, slow: Subject) -> None:
@@ -89,18 +90,20 @@ class TestUnits:
         for subject in (slow, load().subjects["numpy"]):
             for limit in (None, 1 << 30):
                 planned = packing(replace(subject, memory_limit=limit))[0]
-                found = units.Unit.read(units.Unit.of(planned, Options(), load()).text()).find(load())
+                found = node.Unit.of(planned, Options(), load()).find(load())
                 assert found.subject.memory_limit == limit
 
     def test_another_version_is_refused(self, slow: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
         """A node with other gates under the same names would judge something else."""
-        text = units.Unit.of(packing(slow)[0], Options(), load()).text()
+        fields = node.Unit.of(packing(slow)[0], Options(), load()).fields()
         monkeypatch.setattr(session, "tool_version", lambda: "rl-gates 9")
-        assert "a node has rl-gates 9" in node.judge(text)["refused"]
+        refused = node.judge(fields)
+        assert isinstance(refused, str)
+        assert "a node has rl-gates 9" in refused
 
     def test_names_that_are_not_here_are_refused(self, slow: Subject) -> None:
         """A plugin that a node lacks is said by name."""
-        unit = units.Unit.of(packing(slow)[0], Options(), load())
+        unit = node.Unit.of(packing(slow)[0], Options(), load())
         for other in (replace(unit, gate="no.gate"), replace(unit, case="none"), replace(unit, subject="x", file=None)):
             with pytest.raises(ConfigurationError, match="install the same plugins on every node"):
                 other.find(load())
@@ -110,17 +113,15 @@ class TestUnits:
         registry = load()
         planned = plan(registry.select(("philox.known-answers",)), [registry.subjects["numpy"]], quick=True)[0]
         try:
-            answer = node.judge(units.Unit.of(planned, Options(), registry).text())
+            found = node.judge(node.Unit.of(planned, Options(), registry).fields())
         finally:
             node._end()
-        found = units.read_judged(answer["judged"])
+        assert isinstance(found, Judged)
+        assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301  as Ray sends it
         (here,) = run([planned], Options())
         assert replace(found.verdict, seconds=0.0) == replace(here.verdict, seconds=0.0)
         assert found.verdict.status == "correct"
         assert found.hello == here.hello
-        judged = Judged(records.verdict(("g", "s", "c"), "wrong"), None, 7, {"hash": {"path": "x"}})
-        again = units.read_judged(units.judged_text(judged))
-        assert (again.patched_calls, again.models, again.hello) == (7, {"hash": {"path": "x"}}, None)
 
 
 def test_without_ray_or_a_cluster_it_is_one_sentence(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gates.model import Case, Gate, Recipe, Verdict
 from gates.registry import load
-from gates.run.engines.units import Unit
+from gates.run.engines.node import Unit
 from gates.run.execute import run
 from gates.run.plan import Options, cases_of, plan, runs_a_model
 from reference import tiny, tiny_families

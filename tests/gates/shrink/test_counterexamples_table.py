@@ -77,7 +77,7 @@ def test_a_mutant_is_shrunk_to_a_few_numbers(mutant: str, case: str, description
 
 SHORT = ("ratio.constant", "tokenizer.stripped-prompt")
 """The mutants with a model that every test run shrinks; LONG=1, as in `make record`, shrinks all."""
-LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as tools/judge_proofs.py small does")
+LONG = pytest.mark.skipif("LONG" not in os.environ, reason="LONG=1 runs it, as tools/long_proofs.py small does")
 
 
 @pytest.mark.slow

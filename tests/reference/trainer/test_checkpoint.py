@@ -380,7 +380,7 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert runs.digests(tmp_path / "killed" / "run") == expected
     identical, ends = kills, ends + 1
     said = f"{kills} kills, {identical} of them behind an end that is identical, {ends} ends"
-    print(said)  # noqa: T201  tools/resume_proof.py reads it
+    print(said)  # noqa: T201  tools/long_proofs.py reads it
 
 
 def _clear(folder: Path) -> None:

@@ -1,14 +1,16 @@
-"""Long proofs of the judge itself, run by `make record` and recorded in results/judge/proofs.jsonl, which a test reads.
+"""Long proofs of the judge and of the trainer, run by `make record`; a test reads what they recorded.
 
-    .venv/bin/python tools/judge_proofs.py                # all: ten minutes
-    .venv/bin/python tools/judge_proofs.py resume         # one proof: resume, small or cluster
-    .venv/bin/python tools/judge_proofs.py resume 3       # three kills, not recorded
+    .venv/bin/python tools/long_proofs.py                # all: half an hour
+    .venv/bin/python tools/long_proofs.py resume         # one proof: resume, small, cluster or trainer
+    .venv/bin/python tools/long_proofs.py resume 3       # three kills, not recorded
 
 resume: `gates check` killed at 100 random moments; its short form, ten kills, is a test of `make test`.
 small: every mistake of the table of counterexamples is shrunk; its short form, one mistake of each kind with a model, is
 in `make test` too.
 cluster: `--engine ray` on a local cluster of three nodes, one of them killed in the middle. Ray is an extra: if an
 environment with it cannot be made, a message says so and nothing is recorded. RAY_PYTHON names an interpreter with Ray.
+trainer: a training run killed at 100 random moments and compared byte for byte with an uninterrupted one; its short form is
+a test of `make test`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import proofs
 
-RECORD = proofs.ROOT / "results" / "judge" / "proofs.jsonl"
+RESULTS = proofs.ROOT / "results"
 KILLS = 100
 RESUME = "tests/gates/run/test_resume.py::test_killed_at_random_moments"
 KILLED = r"(\d+) kills, (\d+) whole runs of \d+ cells each judged once"
@@ -33,21 +36,40 @@ SMALL = "tests/gates/shrink/test_counterexamples_table.py"
 PASSED = r"(\d+) passed in"
 CLUSTER = "tests/gates/run/test_ray.py::TestCluster::test_a_lost_nodes_units_are_judged_again_and_none_counted_twice"
 LOST = r'\{"cells": (\d+), "again": (\d+), "nodes": (\d+), "unsupported": (\d+)\}'
+TRAINER = "tests/reference/trainer/test_checkpoint.py::test_killed_at_random_moments"
+IDENTICAL = r"(\d+) kills, (\d+) of them behind an end that is identical, (\d+) ends"
 ENVIRONMENT = proofs.ROOT / ".gates" / "ray"
 VERSION = "import sys, importlib.metadata as m; print(*(m.version(name) for name in sys.argv[1:]))"
 
 
-def resume(kills: int) -> dict[str, Any]:
-    """SIGKILL at this many random moments of one run after another: every line is valid, no case is lost or judged twice."""
-    command = ["python", "-m", "pytest", "-s", RESUME]
+def versions(*packages: str) -> dict[str, str]:
+    """Return the versions of Gates, of these packages and of Python."""
+    return {name: importlib.metadata.version(name) for name in ("rl-gates", *packages)} | {
+        "python": platform.python_version()
+    }
+
+
+def killed(test: str, kills: int, said: str, counted: Sequence[str], packages: Sequence[str] = ()) -> dict[str, Any]:
+    """Run a test that kills one run after another at random moments, and return what it counted."""
+    command = ["python", "-m", "pytest", "-s", test]
     text = proofs.output([sys.executable, *command[1:]], KILLS=str(kills))
-    killed, whole = map(int, proofs.numbers(KILLED, text))
     return {
         "proof": "resume",
         "command": f"KILLS={kills} " + " ".join(command),
-        "found": {"kills": killed, "whole_runs": whole},
-        "versions": {"rl-gates": importlib.metadata.version("rl-gates"), "python": platform.python_version()},
+        "found": dict(zip(counted, map(int, proofs.numbers(said, text)), strict=True)),
+        "versions": versions(*packages),
     }
+
+
+def resume(kills: int) -> dict[str, Any]:
+    """Kill `gates check`: every line is valid, no case is lost or judged twice."""
+    return killed(RESUME, kills, KILLED, ("kills", "whole_runs"))
+
+
+def trainer(kills: int) -> dict[str, Any]:
+    """Kill training runs: each is resumed to its end, whose bytes are those of an uninterrupted run."""
+    packages = ("mlx", "mlx-lm", "numpy", "safetensors")
+    return killed(TRAINER, kills, IDENTICAL, ("kills", "identical", "ends"), packages)
 
 
 def small(kills: int) -> dict[str, Any]:  # noqa: ARG001  the signature of `resume`
@@ -59,22 +81,22 @@ def small(kills: int) -> dict[str, Any]:  # noqa: ARG001  the signature of `resu
         "proof": "small",
         "command": "LONG=1 " + " ".join(command),
         "found": {"mistakes": passed, "skipped": int("skipped" in text)},
-        "versions": {"rl-gates": importlib.metadata.version("rl-gates"), "python": platform.python_version()},
+        "versions": versions(),
     }
 
 
-def cluster(python: str) -> dict[str, Any]:
+def cluster(kills: int) -> dict[str, Any]:  # noqa: ARG001  the signature of `resume`
     """A node is killed while it judges: each case has one verdict, some after a retry."""
-    command = ["python", "-m", "pytest", "-s", CLUSTER]
+    python, command = interpreter(), ["python", "-m", "pytest", "-s", CLUSTER]
     text = proofs.output([python, *command[1:]])
     cells, again, nodes, judged = map(int, proofs.numbers(LOST, text))
     names = ["ray", "numpy", "rl-gates"]
-    versions = proofs.output([python, "-c", VERSION, *names]).split()
+    there = proofs.output([python, "-c", VERSION, *names]).split()
     return {
         "proof": "cluster",
         "command": " ".join(command),
         "found": {"cells": cells, "judged_once": judged, "sent_again": again, "nodes": nodes, "nodes_killed": 1},
-        "versions": dict(zip(names, versions, strict=True)) | {"python": platform.python_version()},
+        "versions": dict(zip(names, there, strict=True)) | {"python": platform.python_version()},
     }
 
 
@@ -101,18 +123,25 @@ def interpreter() -> str:
     return str(python)
 
 
+PROOFS: dict[str, tuple[str, Callable[[int], dict[str, Any]]]] = {  # folder of results, and the proof
+    "trainer": ("trainer", trainer),
+    "resume": ("judge", resume),
+    "small": ("judge", small),
+    "cluster": ("judge", cluster),  # last: it exits where Ray cannot be installed
+}
+
+
 def main() -> None:
     """Run the requested proofs; record those that were run in full."""
-    wanted = sys.argv[1:2] or ["resume", "small", "cluster"]
     kills = int(sys.argv[2]) if len(sys.argv) > 2 else KILLS
     shared = proofs.circumstances()  # before the run, since there may be commits meanwhile
-    for name in wanted:
-        prove = {"resume": resume, "small": small}.get(name)
-        line = {**(prove(kills) if prove else cluster(interpreter())), **shared}
+    for name in sys.argv[1:2] or PROOFS:
+        folder, prove = PROOFS[name]
+        line = {**prove(kills), **shared}
         if kills < KILLS:
             print(json.dumps(line["found"]))
         else:
-            proofs.record(RECORD, line)
+            proofs.record(RESULTS / folder / "proofs.jsonl", line)
 
 
 if __name__ == "__main__":
