@@ -136,8 +136,8 @@ class Case:
     declare to be asked this case: a rule of ours, or an optional behaviour. Cases that name the same `sample`, of this
     gate or of another, are given generators of the same seed, so that a slow answer serves several (`Trial.got_once`).
     `rests_on` names other ops, such as `policy_loss[grpo]`, that a law compares with: where the definition of one does not
-    hold, the case is not asked. `compose` returns the same case for other choices on the axes of its op; it raises ValueError
-    where they do not go together.
+    hold, the case is not asked. `compose` returns the same case for other choices on the axes of its op, and for another
+    choice of the conventions in `changeable`; it raises ValueError where they do not go together.
     """
 
     name: str
@@ -152,6 +152,7 @@ class Case:
     sample: str = ""
     rests_on: tuple[str, ...] = ()
     compose: Callable[[Mapping[str, Any]], Case] | None = None
+    changeable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,12 @@ def chosen(planned: PlannedCase, hello: Hello) -> PlannedCase:
     Raises:
         UnsupportedError: the choices do not go together, or the case is about the preset alone.
     """
-    op = planned.gate.main
-    other = overrides(op, planned.case, hello.provides.get(op.name))
-    return replace(planned, case=_composed(planned.gate, planned.case, other)) if other else planned
+    gate, case = planned.gate, planned.case
+    provided = hello.provides.get(gate.main.name)
+    for overridden in (overrides, _changed):  # the axes first: they decide which bounds there are
+        if other := overridden(gate.main, case, provided):
+            case = _composed(gate, case, other)
+    return planned if case is planned.case else replace(planned, case=case)
 
 
 def overrides(op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
@@ -33,6 +36,17 @@ def overrides(op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
         if choices and axis in preset and None not in choices and asked not in choices:
             other[axis] = choices[0]
     return other
+
+
+def _changed(_op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
+    """Return the declared choice of each convention that the case can be asked with instead of its own."""
+    declared = provided.conventions if provided else {}
+    return {
+        name: next(choice for choice in declared[name] if choice is not None)
+        for name in case.changeable
+        if name in case.conventions and any(choice is not None for choice in declared.get(name, ()))
+        if case.conventions[name] not in declared[name]
+    }
 
 
 def _composed(gate: Gate, case: Case, other: dict[str, Wire]) -> Case:

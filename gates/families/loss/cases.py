@@ -242,16 +242,42 @@ def case(
     made = partial(make, algorithm=algorithm, data=chosen, changes=changes, rows=rows, weights=weights, beyond=beyond)
     level: Level | None = "robustness" if chosen.get("empty_row") else None
 
-    def compose(axes: Mapping[str, Any]) -> Case:
+    def compose(choices: Mapping[str, Any]) -> Case:
+        axes = {axis: word for axis, word in choices.items() if axis in AXES}
         other = row_for(algorithm, {**changes, **axes})
         if other.by_row and (weights == "token" or (data or {}).get("by_token")):
             raise ValueError("where a row has one ratio, it has one advantage and one weight")
         kept = {key: value for key, value in changes.items() if key not in _lost(row, axes)}
         near = {**(data or {}), **_near(other, (data or {}).get("spread", 0.0))}
         again = partial(case, algorithm, name, data=near, quick=quick, rows=rows, weights=weights, beyond=beyond)
-        return again(arithmetic=arithmetic, **{**kept, **axes})
+        kept |= axes
+        return again(arithmetic=arithmetic, **{**kept, **_bounds(other, {**WHOLE, **other.constants, **kept}, choices)})
 
-    return Case(name, made, quick=quick, conventions=conventions, declared=declared, level=level, compose=compose)
+    return Case(
+        name,
+        made,
+        quick=quick,
+        conventions=conventions,
+        declared=declared,
+        level=level,
+        compose=compose,
+        changeable=("clip_width", "lower_bound", "cispo_bound"),
+    )
+
+
+def _bounds(row: Algorithm, choice: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the widths by which a case's bound has the choices of a subject, such as one width of a clip for both sides."""
+    low, high, bounds = choice["epsilon_low"], choice["epsilon_high"], dict[str, Any]()
+    if choices.get("lower_bound") and row.bound == "cap" and choice["cispo_bound"] == "absolute" and high < 1.0:
+        raise ValueError("a cap below the lower bound has no agreed meaning")
+    if "clip_width" in choices and row.bound in {"clip", "log-clip"}:
+        bounds["epsilon_high"] = low if choices["clip_width"] == "one" else 1.25 * low
+    if "lower_bound" in choices and row.bound == "cap":
+        bounds["epsilon_low"] = 0.2 if choices["lower_bound"] else None
+    if "cispo_bound" in choices and row.bound == "cap":  # the same cap c
+        bounds["cispo_bound"] = choices["cispo_bound"]
+        bounds["epsilon_high"] = high + (1.0 if choices["cispo_bound"] == "absolute" else -1.0)
+    return bounds
 
 
 def _near(row: Algorithm, spread: float) -> dict[str, float]:

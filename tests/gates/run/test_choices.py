@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from command_line import gates
 
+from gates.model import Provided
+from gates.registry import load
+from gates.run.choices import chosen
+from gates.run.judge import lacking
+from gates.run.plan import PlannedCase
 from gates.subjects import catalogue
-from gates.worker.process import Worker
+from gates.worker.process import Hello, Worker
 
 CODE = """
 import numpy as np
@@ -119,3 +126,26 @@ def test_a_lone_choice_is_passed_to_a_function_that_has_its_argument(
             assert worker.implied("policy_loss") == left_out
         finally:
             worker.close()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "choices", "widths"),
+    [
+        ("gspo", {"clip_width": ("one",)}, {"epsilon_low": 3e-2, "epsilon_high": 3e-2}),
+        ("grpo", {"clip_width": ("two",)}, {"epsilon_low": 0.2, "epsilon_high": 0.25}),
+        ("cispo", {"lower_bound": (True,)}, {"epsilon_low": 0.2, "epsilon_high": 0.28}),
+        ("cispo", {"cispo_bound": ("absolute", None)}, {"cispo_bound": "absolute", "epsilon_high": 1.28}),
+        ("grpo", {"bound": ("cap",), "cispo_bound": ("absolute",)}, {"bound": "cap", "epsilon_high": 1.28}),
+    ],
+)
+def test_every_case_has_the_widths_that_are_declared(
+    algorithm: str, choices: dict[str, tuple[Any, ...]], widths: dict[str, Any]
+) -> None:
+    """A subject with one choice is asked all cases of an algorithm with it, not only those made for it."""
+    gate = load().gates[f"loss.{algorithm}.matches-definition"]
+    hello = Hello({"policy_loss": Provided("policy_loss", {"algorithm": (algorithm,), **choices})}, {}, {})
+    planned = PlannedCase(gate, load().subjects["numpy"], next(case for case in gate.cases if case.name == "ragged"))
+    asked = chosen(planned, hello)
+    assert lacking(asked, hello) == ""
+    inputs = asked.case.make(np.random.default_rng(0))
+    assert {name: inputs[name] for name in widths} == pytest.approx(widths)
