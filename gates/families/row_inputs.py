@@ -1,4 +1,4 @@
-"""Rows of tokens for designed calls: batches of several shapes, in the layout of an example."""
+"""Rows of tokens: the layouts in which they are passed, batches for designed calls, and valid rows of every kind."""
 
 from __future__ import annotations
 
@@ -39,6 +39,29 @@ def masks(example: Inputs, first: str, rng: np.random.Generator) -> Iterator[Arr
         yield np.asarray(mask[:, ::-1] if left else mask)
 
 
+def passed(inputs: Inputs, mask: Array, layout: str) -> dict[str, Any]:
+    """Return a call whose (B, T) arrays are passed in a layout; inputs of other shapes stay.
+
+    Args:
+        inputs: a call.
+        mask: (B, T), the slots that hold a token.
+        layout: "lengths", "flat": (N,) and lengths; "whole": every slot is a token; any other word: with the mask.
+    """
+    if layout not in {"lengths", "flat"}:
+        return {**inputs, "mask": None if layout == "whole" else mask, "lengths": None}
+    flat = {name: x[mask] for name, x in inputs.items() if layout == "flat" and np.shape(x) == mask.shape}
+    return {**inputs, **flat, "mask": None, "lengths": mask.sum(axis=1)}
+
+
+def layout_of(example: Inputs, first: str) -> str:
+    """Return the layout of a call, from the name of an array of tokens in it."""
+    if example.get("mask") is not None:
+        return "mask"
+    if example.get("lengths") is None:
+        return "whole"
+    return "flat" if np.ndim(example[first]) == 1 else "lengths"
+
+
 def laid_out(example: Inputs, first: str, arrays: dict[str, Array], mask: Array) -> dict[str, Any]:
     """Return a call with (B, T) arrays in the example's layout and dtype; what the example leaves out stays None.
 
@@ -48,15 +71,9 @@ def laid_out(example: Inputs, first: str, arrays: dict[str, Array], mask: Array)
         arrays: (B, T), by name.
         mask: (B, T), the slots that hold a token.
     """
-    like = np.asarray(example[first])
-    found = {name: None if example.get(name) is None else x.astype(like.dtype) for name, x in arrays.items()}
-    if example.get("mask") is not None:
-        return {**example, **found, "mask": mask}
-    if example.get("lengths") is None:
-        return {**example, **found}
-    if like.ndim == 1:
-        found = {name: None if x is None else x[mask] for name, x in found.items()}
-    return {**example, **found, "lengths": mask.sum(axis=1)}
+    dtype = np.asarray(example[first]).dtype
+    cast = {name: None if example.get(name) is None else x.astype(dtype) for name, x in arrays.items()}
+    return passed({**example, **cast}, mask, layout_of(example, first))
 
 
 def tokens(inputs: Inputs, first: str) -> Array:
