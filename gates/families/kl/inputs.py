@@ -1,4 +1,4 @@
-"""Seeded calls of the KL's ops: of cases, and the designed ones of a diagnosis."""
+"""Seeded calls of the KL's ops: of cases, the designed ones of a diagnosis, and valid ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays, row_inputs
+from gates.families.logprobs.inputs import KINDS, LEADING, logits
 from gates.families.program import Inputs
+from gates.families.valid import DTYPES, Generator
 from gates.model import Array
 from reference.oracle import logprobs
 
@@ -179,3 +181,50 @@ def places_of_positions(inputs: Inputs, output: str) -> Iterator[tuple[str, Arra
     yield "at the first position", indices == 0
     yield "where the policy's likeliest id has more than half", policy.max(axis=-1) > np.log(0.5)
     yield "where the policy's likeliest id has less than half", policy.max(axis=-1) < np.log(0.5)
+
+
+# --- valid calls
+
+
+def valid_tokens(rng: np.random.Generator, *, off_policy: bool, **choices: Any) -> dict[str, Any]:
+    """Return a call of `token_kl`."""
+    made = row_inputs.moved(rng, ("policy", "reference", "old"), **choices)
+    return made if off_policy else {**made, "old": None}
+
+
+def valid_vocabulary(
+    rng: np.random.Generator, leading: tuple[int, ...], size: int, kind: str, reference: str, dtype: str
+) -> dict[str, Any]:
+    """Return a call of `full_kl`."""
+    policy = logprobs.log_softmax(logits(rng, (*leading, size), kind), temperature=1.0)
+    if reference == "same":
+        return dict.fromkeys(("policy_logprobs", "reference_logprobs"), policy.astype(dtype))
+    moved = logprobs.log_softmax(logits(rng, (*leading, size), reference), temperature=1.0)
+    return {"policy_logprobs": policy.astype(dtype), "reference_logprobs": moved.astype(dtype)}
+
+
+GENERATORS = (
+    Generator(
+        "token_kl",
+        {
+            **row_inputs.MOVED,
+            "estimator": ("k3", "k1", "k2"),
+            "reduction": ("none", "sum", "mean"),
+            "kl_ratio": ("none", "token", "sequence"),
+            "kl_clamp": (None, 10.0, 0.25, 1e-6),
+            "off_policy": (True, False),
+        },
+        valid_tokens,
+    ),
+    Generator(
+        "full_kl",
+        {
+            "leading": LEADING,
+            "size": (9, 1, 2),
+            "kind": KINDS,
+            "reference": ("typical", "same", "cut", "peaked"),
+            "dtype": DTYPES,
+        },
+        valid_vocabulary,
+    ),
+)

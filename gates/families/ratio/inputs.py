@@ -1,8 +1,10 @@
-"""Designed calls of ratios, weights and statistics: batches that tell the edits of a program from each other."""
+"""Designed calls of ratios, weights and statistics, which tell the edits of a program from each other; and valid calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from gates.families import row_inputs
 from gates.families.program import Inputs
 from gates.families.ratio import edits
 from gates.families.rows import Grid
+from gates.families.valid import Generator
 from gates.model import Array
 
 RATIO_PAIR, WEIGHTS_PAIR = ("policy", "old"), ("old", "sampling")
@@ -84,3 +87,58 @@ def designed_statistics(example: Inputs, rng: np.random.Generator) -> Iterator[I
             drawn = np.resize([1.1, -0.6, 0.4, -1.3], len(mask)) * rng.uniform(0.5, 1.5, len(mask))
             given["advantages"] = drawn.astype(np.asarray(example["policy"]).dtype)
         yield given
+
+
+def valid_weights(
+    rng: np.random.Generator, bounds: tuple[float | None, float], missing: float, **choices: Any
+) -> dict[str, Any]:
+    """Return a call of `importance_weights` with a share of log-probs that were not recorded."""
+    made = row_inputs.moved(rng, WEIGHTS_PAIR, **choices)
+    unrecorded = rng.random(made["sampling"].shape) < missing
+    made["sampling"] = np.where(unrecorded, np.nan, made["sampling"]).astype(choices["dtype"])
+    return {**made, "c_min": bounds[0], "c_max": bounds[1]}
+
+
+def valid_statistics(
+    rng: np.random.Generator, signs: str, widths: tuple[float, float], **choices: Any
+) -> dict[str, Any]:
+    """Return a call of `ratio_statistics`."""
+    made = row_inputs.moved(rng, ("policy", "behaviour"), **choices)
+    drawn = rng.normal(0.0, 1.0, choices["shape"][:1]).astype(choices["dtype"])
+    advantages = {
+        "both": drawn,
+        "none": None,
+        "positive": np.abs(drawn),
+        "negative": -np.abs(drawn),
+        "zero": 0.0 * drawn,
+    }
+    return {**made, "epsilon_low": widths[0], "epsilon_high": widths[1], "advantages": advantages[signs]}
+
+
+GENERATORS = (
+    Generator(
+        "importance_ratio",
+        {**row_inputs.MOVED, "level": ("token", "seq_mean", "seq_sum")},
+        partial(row_inputs.moved, names=RATIO_PAIR),
+    ),
+    Generator(
+        "importance_weights",
+        {
+            **row_inputs.MOVED,
+            "correction": ("tis", "mis"),
+            "level": ("token", "seq_sum"),
+            "bounds": ((0.5, 2.0), (None, 1.5), (1.0, 3.0), (1.0, 1.0), (0.0, 1.0)),
+            "missing": (0.0, 0.3, 1.0),
+        },
+        valid_weights,
+    ),
+    Generator(
+        "ratio_statistics",
+        {
+            **row_inputs.MOVED,
+            "signs": ("both", "none", "positive", "negative", "zero"),
+            "widths": ((0.2, 0.28), (0.0, 0.0), (0.9, 5.0)),
+        },
+        valid_statistics,
+    ),
+)
