@@ -15,37 +15,37 @@ PLACES = ("round_", "prompt", "sample", "token")
 
 def valid_words(
     rng: np.random.Generator,
-    shape: tuple[tuple[int, ...], tuple[int, ...]],
+    leading: tuple[tuple[int, ...], tuple[int, ...]],
     counter: tuple[int, int],
     key: tuple[int, int],
 ) -> dict[str, Any]:
     """Return a call of `philox4x32_10`."""
-    counters, keys = shape
+    counters, keys = leading
     return {
         "counter": rng.integers(*counter, (*counters, 4)).astype(np.uint32),
         "key": rng.integers(*key, (*keys, 2)).astype(np.uint32),
     }
 
 
-def valid_places(rng: np.random.Generator, seed: int, shape: str, words: tuple[int, int]) -> dict[str, Any]:
+def valid_places(rng: np.random.Generator, seed: int, leading: str, words: tuple[int, int]) -> dict[str, Any]:
     """Return a call of `uniforms` or `xtc_coins`."""
     drawn: list[Array] = list(rng.integers(*words, (4, 4)))
-    if shape == "one":
+    if leading == "one":
         drawn = [x[:1] for x in drawn]
-    if shape == "crossed":
+    if leading == "crossed":
         drawn = [drawn[0][:1], drawn[1][:, None], drawn[2][None], drawn[3][:1]]
     return {"seed": seed, **dict(zip(PLACES, drawn, strict=True))}
 
 
 KEYED: dict[str, tuple[Any, ...]] = {
     "seed": (7, 0, (1 << 32) - 1, 1 << 32, (1 << 64) - 1),
-    "shape": ("rows", "one", "crossed"),
+    "leading": ("rows", "one", "crossed"),
     "words": RANGES,
 }
 GENERATORS = (
     Generator(
         "philox4x32_10",
-        {"shape": (((5,), (5,)), ((), ()), ((3, 2), ()), ((), (4,))), "counter": RANGES, "key": RANGES},
+        {"leading": (((5,), (5,)), ((), ()), ((3, 2), ()), ((), (4,))), "counter": RANGES, "key": RANGES},
         valid_words,
     ),
     Generator("uniforms", KEYED, valid_places),
