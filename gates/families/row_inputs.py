@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.families import arrays
 from gates.families.program import Inputs
 from gates.families.rows import Grid
 from gates.families.valid import DTYPES
@@ -63,17 +64,17 @@ def layout_of(example: Inputs, first: str) -> str:
     return "flat" if np.ndim(example[first]) == 1 else "lengths"
 
 
-def laid_out(example: Inputs, first: str, arrays: dict[str, Array], mask: Array) -> dict[str, Any]:
+def laid_out(example: Inputs, first: str, values: dict[str, Array], mask: Array) -> dict[str, Any]:
     """Return a call with (B, T) arrays in the example's layout and dtype; what the example leaves out stays None.
 
     Args:
         example: a call.
-        first: the name of an array of tokens in it, whose dtype and number of dimensions the arrays take.
-        arrays: (B, T), by name.
+        first: the name of an array of tokens in it, whose dtype and number of dimensions the values take.
+        values: (B, T), by name.
         mask: (B, T), the slots that hold a token.
     """
     dtype = np.asarray(example[first]).dtype
-    cast = {name: None if example.get(name) is None else x.astype(dtype) for name, x in arrays.items()}
+    cast = {name: None if example.get(name) is None else x.astype(dtype) for name, x in values.items()}
     return passed({**example, **cast}, mask, layout_of(example, first))
 
 
@@ -180,7 +181,7 @@ def logprobs(
 
     `how`: dtype, and whether NaN stands where no token is.
     """
-    first = -np.asarray(rng.gamma(1.5, 0.8, mask.shape))
+    first = arrays.logprobs(rng, mask.shape)
     rounded = (rng.random(mask.shape) < 0.3) | (step == "quarters")
     first = np.where(rounded, np.round(first * 4) / 4, first)
     drawn = [first, *(step_from(rng, first, step) for _ in names[1:])]

@@ -36,7 +36,7 @@ def batch(
     """
     shape = {"all": (9, 33), "flat": (int(LENGTHS.sum()),)}.get(rows, (9, WIDTH))
     if sizes is None:
-        policy = -rng.gamma(1.5, 0.8, shape) - 1e-3
+        policy = arrays.logprobs(rng, shape) - 1e-3
         reference = np.minimum(policy + rng.normal(0.0, spread, shape), -1e-3)
     else:
         policy, reference = arrays.logprob_pairs(rng, shape, "float64", *sizes)
@@ -60,17 +60,6 @@ def _mask(rng: np.random.Generator, rows: str, shape: tuple[int, ...]) -> Array:
     if rows == "holes":  # turns of a tool or a user
         mask &= (rng.random(shape) < 0.7) | (np.arange(shape[1]) == 0)
     return mask
-
-
-def counts(inputs: dict[str, Any]) -> Array:
-    """Return which slots hold a token."""
-    shape = inputs["policy"].shape
-    if inputs["mask"] is not None:
-        return np.asarray(inputs["mask"], bool)
-    if inputs["lengths"] is None or len(shape) == 1:
-        return np.ones(shape, bool)
-    lengths: Array = inputs["lengths"]
-    return np.arange(shape[1]) < lengths[:, None]
 
 
 def off_policy(rng: np.random.Generator, **choices: Any) -> dict[str, Any]:
@@ -130,11 +119,11 @@ SHAPES = ((2, 3, 7), (3, 2, 11), (4, 2, 5), (2, 4, 17), (1, 3, 9), (3, 3, 13), (
 def designed_tokens(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: d of both signs, and two of each batch beyond a clamp of 10."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        policy = arrays.logprobs(rng, mask.shape) - 1e-3
         d = np.asarray(rng.normal(0.1, 0.7, mask.shape))
         d[0, np.argmax(mask[0])], d[-1, np.argmax(mask[-1])] = 3.4, -3.4
-        arrays = {"policy": policy, "reference": policy + d, "old": policy - rng.normal(0.1, 0.5, mask.shape)}
-        yield row_inputs.laid_out(example, "policy", arrays, mask)
+        values = {"policy": policy, "reference": policy + d, "old": policy - rng.normal(0.1, 0.5, mask.shape)}
+        yield row_inputs.laid_out(example, "policy", values, mask)
 
 
 def examples(inputs: Inputs) -> Iterator[Inputs]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families import row_inputs
+from gates.families import arrays, row_inputs
 from gates.families.loss.cases import WHOLE
 from gates.families.program import Inputs
 from gates.families.rows import Grid
@@ -48,7 +48,7 @@ def batch(
 ) -> dict[str, Any]:
     """Return one call."""
     dtype = np.asarray(example["policy"]).dtype
-    policy = -rng.gamma(1.5, 0.8, (rows, width))
+    policy = arrays.logprobs(rng, (rows, width))
     sway = 0.12 if example["algorithm"] in NARROW else 0.05
     log_ratio = rng.normal(0.0, 0.3, (rows, width)) + sway * np.where(rng.random((rows, 1)) < 0.5, -1.0, 1.0)
     log_ratio += 0.6 * np.array([1.0, -1.0] + [0.0] * (rows - 2))[:, None]  # two rows are certainly clipped

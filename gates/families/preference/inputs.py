@@ -214,7 +214,7 @@ def valid_rows(
     if layout == "holes":
         mask &= (rng.random(mask.shape) < 0.6) | (slots == starts)
     mask[EMPTY[empty]] = False
-    policy = -rng.gamma(1.5, 0.8, mask.shape) - 1e-3
+    policy = arrays.logprobs(rng, mask.shape) - 1e-3
     both = {"policy": policy, "reference": policy - rng.normal(0.0, step, mask.shape)}
     made = {name: np.where(nan_padding & ~every, np.nan, x).astype(dtype) for name, x in both.items()}
     return {**made, "mask": mask, "attention_mask": every}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic.functions import plain
-from gates.families import row_inputs
+from gates.families import arrays, row_inputs
 from gates.families.program import Inputs
 from gates.families.ratio import edits
 from gates.families.rows import Grid
@@ -22,7 +22,7 @@ RATIO_PAIR, WEIGHTS_PAIR = ("policy", "old"), ("old", "sampling")
 def designed_ratio(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: log-ratios of both signs, rows that move up and down."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        policy = arrays.logprobs(rng, mask.shape) - 1e-3
         moved = rng.normal(0.0, 0.4, mask.shape) + np.resize((0.15, -0.1), len(mask))[:, None]
         yield row_inputs.laid_out(example, "policy", {"policy": policy, "old": policy - moved}, mask)
 
@@ -42,7 +42,7 @@ def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inpu
             used, tokens_ = len(mask), np.maximum(mask.sum(axis=1, keepdims=True), 1)
             goal, noise = np.resize(goals, (used, 1)), rng.normal(0.0, 0.3, mask.shape)
             moved = (goal - np.where(mask, noise, 0.0).sum(axis=1, keepdims=True)) / tokens_ + noise
-        old = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        old = arrays.logprobs(rng, mask.shape) - 1e-3
         yield row_inputs.laid_out(example, "old", {"old": old, "sampling": old - moved}, mask)
 
 
@@ -79,10 +79,10 @@ def _places(
 def designed_statistics(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: ratios on both sides of the clip range, advantages of both signs."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        policy = arrays.logprobs(rng, mask.shape) - 1e-3
         moved = rng.normal(0.05, 0.35, mask.shape)
-        arrays = {"policy": policy, "behaviour": policy - moved}
-        given = row_inputs.laid_out(example, "policy", arrays, mask)
+        values = {"policy": policy, "behaviour": policy - moved}
+        given = row_inputs.laid_out(example, "policy", values, mask)
         if example.get("advantages") is not None:
             drawn = np.resize([1.1, -0.6, 0.4, -1.3], len(mask)) * rng.uniform(0.5, 1.5, len(mask))
             given["advantages"] = drawn.astype(np.asarray(example["policy"]).dtype)

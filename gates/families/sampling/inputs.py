@@ -43,10 +43,15 @@ def examples(inputs: Inputs) -> Iterator[Inputs]:
     yield inputs
 
 
+def distinct(rng: np.random.Generator, rows: int, size: int, gap: float) -> Array:
+    """Return logits without ties: permuted steps of at least a gap, the likeliest ones as far apart as in text."""
+    steps = np.sort(rng.normal(0.0, 3.0, (rows, size)), axis=1) + np.arange(size) * gap
+    return rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1)
+
+
 def batch(example: Inputs, rng: np.random.Generator, rows: int, size: int) -> dict[str, Any]:
     """Return one call."""
-    steps = np.sort(rng.normal(0.0, 3.0, (rows, size)), axis=1) + np.arange(size) * 1e-3
-    logits = rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1)
+    logits = distinct(rng, rows, size, 1e-3)
     logits *= rng.permutation(np.resize(FLATNESS, rows))[:, None]
     logits[1::2] -= np.sort(logits, axis=1)[1::2, -8:-7]  # so that a penalty meets likely tokens of both signs
     tail = np.linspace(-0.6, 0.6, size - 2) + rng.uniform(0.0, 2e-3, size - 2)
@@ -173,12 +178,12 @@ def valid(
 
 def valid_logits(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Array:
     """Return logits with ties, without, or some at −inf."""
-    distinct = rng.permuted(np.sort(rng.normal(0.0, 2.0, shape)) + np.arange(shape[1]) * 0.01, axis=1)
+    untied = distinct(rng, *shape, 0.01)
     if kind == "cut":
         return cut_logits(rng, shape, kind)
     halves = np.where(np.arange(shape[1]) % 2 == 0, 1.0, -60.0) * np.ones(shape)
     # of equal ones the probabilities are powers of two: a mass lies exactly at a threshold
-    return {"tied": np.round(distinct / 2), "equal": np.zeros(shape), "halves": halves}.get(kind, distinct)
+    return {"tied": np.round(untied / 2), "equal": np.zeros(shape), "halves": halves}.get(kind, untied)
 
 
 def valid_draws(rng: np.random.Generator, uniform: str, **choices: Any) -> dict[str, Any]:
