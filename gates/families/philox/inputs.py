@@ -27,9 +27,11 @@ def valid_words(
     }
 
 
-def valid_places(rng: np.random.Generator, seed: int, leading: str, words: tuple[int, int]) -> dict[str, Any]:
+def valid_places(
+    rng: np.random.Generator, seed: int, count: int, leading: str, words: tuple[int, int]
+) -> dict[str, Any]:
     """Return a call of `uniforms` or `xtc_coins`."""
-    drawn: list[Array] = list(rng.integers(*words, (4, 4)))
+    drawn: list[Array] = list(rng.integers(*words, (4, count)))
     if leading == "one":
         drawn = [x[:1] for x in drawn]
     if leading == "crossed":
@@ -38,6 +40,7 @@ def valid_places(rng: np.random.Generator, seed: int, leading: str, words: tuple
 
 
 KEYED: dict[str, tuple[Any, ...]] = {
+    "count": (4,),
     "seed": (7, 0, (1 << 32) - 1, 1 << 32, (1 << 64) - 1),
     "leading": ("rows", "one", "crossed"),
     "words": RANGES,
