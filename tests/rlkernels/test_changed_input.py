@@ -79,9 +79,10 @@ def _writer(arrays: list[Array]) -> Iterator[None]:
 
 
 def test_calls_are_long() -> None:
-    """The largest array of each call has 8192 elements at least."""
-    short = [name for name, (_, inputs) in CALLS.items() if max(map(np.size, inputs.values())) < 8192]
-    assert not short, "the op needs a generator of valid inputs whose choices include a size"
+    """The largest array of each call has 8192 elements at least, except where a gate's case is all that there is."""
+    own = {name: inputs for name, (kernel, inputs) in CALLS.items() if "case" not in generators()[kernel].factors}
+    assert len(own) >= 28
+    assert not [name for name, inputs in own.items() if max(map(np.size, inputs.values())) < 8192]
 
 
 @pytest.mark.parametrize("name", CALLS)
