@@ -126,25 +126,11 @@ def _packed(count, strategy):
     return _call("pack_sequences", count, workloads.LENGTHS[count], strategy=strategy)
 
 
-def _step(*names):
+def _of_step(op, names, more=(), **settings):
+    """Return the call of an op with two policies' log-probs."""
     step = workloads.step(STEP)
-    return {**dict(zip(names, (step["policy"], step["old"]), strict=True)), "mask": step["mask"], "lengths": None}
-
-
-def _ratio():
-    keywords = {**_step("policy", "old"), "level": "token"}
-    return Call("importance_ratio", keywords, keywords["policy"].size)
-
-
-def _weights():
-    keywords = {**_step("old", "sampling"), "correction": "tis", "level": "token", "c_min": None, "c_max": 2.0}
-    return Call("importance_weights", keywords, keywords["old"].size)
-
-
-def _statistics():
-    keywords = {**_step("policy", "behaviour"), "epsilon_low": 0.2, "epsilon_high": 0.2}
-    keywords["advantages"] = workloads.step(STEP)["advantages"]
-    return Call("ratio_statistics", keywords, keywords["policy"].size)
+    arrays = {**dict(zip(names, (step["policy"], step["old"]), strict=True)), "mask": step["mask"], "lengths": None}
+    return Call(op, {**arrays, **{name: step[name] for name in more}, **settings}, step["policy"].size)
 
 
 def _loss(shape, beta):
@@ -177,9 +163,13 @@ CALLS = {
         for strategy in ("first-fit-decreasing", "best-fit-decreasing")
         for count in ("1000", "100000")
     },
-    "importance_ratio 32x2048": _ratio,
-    "importance_weights 32x2048": _weights,
-    "ratio_statistics 32x2048": _statistics,
+    "importance_ratio 32x2048": partial(_of_step, "importance_ratio", ("policy", "old"), level="token"),
+    "importance_weights 32x2048": partial(
+        _of_step, "importance_weights", ("old", "sampling"), correction="tis", level="token", c_min=None, c_max=2.0
+    ),
+    "ratio_statistics 32x2048": partial(
+        _of_step, "ratio_statistics", ("policy", "behaviour"), ("advantages",), epsilon_low=0.2, epsilon_high=0.2
+    ),
     **{
         f"policy_loss grpo {shape} beta {beta:g}": partial(_loss, shape, beta)
         for shape in workloads.STEPS

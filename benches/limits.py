@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from gates.families.sampling.cases import OFF
 from reference.oracle import advantages, filters, kl, logprobs, losses, packing
 
 from . import workloads
@@ -26,16 +27,6 @@ DRAWN = "a random draw must come from what the oracle keeps, tokens within 2e-3 
 NEAR = 2.0**-40  # docs/definitions.md, "Token equivalence": error of a float64 sampler's uniforms
 TIES = "float64 sums: nothing but a tie at the threshold differs"
 BINS = "decreasing fits use at most 11/9 of the best number of bins + 1 (Johnson 1973); the best is at least ⌈Σ/max⌉"
-OFF = {
-    "top_k": 0,
-    "top_p": 1.0,
-    "min_p": 0.0,
-    "xtc_probability": 0.0,
-    "xtc_threshold": 0.1,
-    "xtc_coin": None,
-    "repetition_penalty": 1.0,
-    "history": None,
-}
 BLOCK = 16  # rows of logits in one call of the oracle, since a row's float64 temporaries take a megabyte
 
 
@@ -115,9 +106,7 @@ def _kept(shape, top_p, top_k):
     """Return the oracle's log-probs after one filter; at temperature 1 the order of filters does not matter."""
     logits = workloads.logits(shape)[0]
     chosen = {**OFF, "top_p": top_p, "top_k": top_k}
-    return np.stack(
-        [filters.filtered_logprobs(token_logits, order="hf", temperature=1.0, **chosen) for token_logits in logits]
-    )
+    return np.stack([filters.filtered_logprobs(token_logits, order="hf", **chosen) for token_logits in logits])
 
 
 def _want(row, *, more=0.0):

@@ -174,7 +174,8 @@ class Op:
     """One operation that subjects provide.
 
     `inputs` describes each keyword: shape, dtype, unit, legal values. Those in `optional` are given only in the cases
-    that are about them; a subject that does not take one is `unsupported` there.
+    that are about them; a subject that does not take one is `unsupported` there. Those in `fixed` select one of several
+    ops of the same name.
 
     `axes` are the choices that a preset, named by `key`, makes and that may be declared beside it: of each axis its words,
     with what reports call them. `preset` returns the word of each axis for the conventions of a case.
@@ -187,6 +188,7 @@ class Op:
     inputs: Mapping[str, str] = field(default_factory=dict)
     oracle: Callable[..., Any] | None = None
     optional: Collection[str] = ()
+    fixed: Mapping[str, Wire] = field(default_factory=dict)
     textbook: Callable[..., Mapping[str, Array]] | None = None
     key: tuple[str, ...] = ()
     axes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

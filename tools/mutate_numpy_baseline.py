@@ -7,7 +7,7 @@
     .venv/bin/python tools/mutate_numpy_baseline.py --record --again     # after new cases: retries mutations that other inputs revealed
 
 A mutation that fails a case of a gate is caught. For a survivor, the mutated and the original baseline are compared on
-valid inputs outside the cases (tools/valid_inputs). If they differ by more than a textbook limit, the gates lack an input:
+valid inputs outside the cases (gates/families/valid.py). If they differ by more than a textbook limit, the gates lack an input:
 it becomes a case whose name starts with `found-`. Otherwise the mutation counts as equivalent, which only means that so
 many inputs did not reveal it. Cases are judged in this process, each mutation in a fork.
 """
@@ -39,8 +39,8 @@ from mutated_baseline import (
     tried,
 )
 from small_mutations import Mutation, mutations
-from valid_inputs.catalogue import GENERATORS
 
+from gates.families.generators import generators
 from gates.model import Op
 from gates.registry import load
 from gates.results.atomic_write import write_whole
@@ -48,6 +48,7 @@ from gates.run import plan as planning
 from gates.run.plan import Options, PlannedCase, runs_a_model
 from gates.worker.process import Hello, Worker
 
+GENERATORS = generators()
 RECORD = proofs.ROOT / "results" / "judge" / "inputs.json"
 INPUTS = 10_000  # valid inputs of each op
 EVERY = 50  # mutations between two lines of progress

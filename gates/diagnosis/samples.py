@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Mapping
-from typing import Any, Never
 
 import numpy as np
 
 from gates.families.program import Inputs, Program, Sample
-from gates.model import Case, Gate, Outcome, Recipe, Wire
+from gates.model import Case, Gate, Outcome
 from gates.run import inputs as drawing
-from gates.run.oracle_cache import OracleCache
-from gates.run.trial import RunningTrial, Scratch
 from gates.worker.process import Worker
 
 LEAST = 4  # samples: with fewer, one mistake may look like another
@@ -21,25 +16,13 @@ CALL_S, ALL_S = 5.0, 20.0  # seconds for one call and for all
 SEED = 20261123
 
 
-class _CalledError(BaseException):
-    """The check has made its first call. No `Exception`, so that no check catches it."""
-
-
 def example(gate: Gate, case: Case, seed: int, op: str) -> Inputs | None:
-    """Return the keywords with which a check calls an op first, or None if it calls another one before."""
-    called: list[tuple[str, Mapping[str, Any]]] = []
-
-    def note(name: str, given: Mapping[str, Wire | Recipe], *_: Any) -> Never:
-        called.append((name, given))
-        raise _CalledError
-
-    with Scratch() as scratch:
-        cached = OracleCache()
-        trial = RunningTrial(drawing.inputs(gate, case, seed, cached), cached, gate, case, note, scratch)
-        with contextlib.suppress(_CalledError, Exception):  # without a call there is no example
-            for _ in gate.check(trial):
-                pass
-    return called[0][1] if called and called[0][0] == op else None
+    """Return the keywords of an op that a case asks for, or None if its inputs are those of another op."""
+    asked = gate.main
+    drawn = {**drawing.inputs(gate, case, seed), **asked.fixed}
+    if asked.name != op or not set(asked.inputs) - set(asked.optional) <= set(drawn):
+        return None
+    return {name: value for name, value in drawn.items() if name in asked.inputs}
 
 
 def ask(program: Program, worker: Worker, given: Inputs) -> list[Sample]:

@@ -34,6 +34,11 @@ def rewards(rng: Rng, groups: int, size: int, dtype: str) -> Array:
     return np.concatenate(rows).astype(dtype)
 
 
+def logprobs(rng: Rng, shape: tuple[int, ...]) -> Array:
+    """Return log-probs of tokens as training samples them: about −1.2 nats, some far below."""
+    return -np.asarray(rng.gamma(1.5, 0.8, shape))
+
+
 def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high: float) -> tuple[Array, Array]:
     """Return (policy, reference) log-probs whose difference d = reference − policy has |d| log-uniform in [low, high].
 
@@ -82,7 +87,7 @@ def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch
     Advantages are (rows,), or with `by_token` (rows, width) and of both signs in a row. With `holes` the mask has some; they
     take every token of no row, which is what `empty_row` asks.
     """
-    policy = -rng.gamma(1.5, 0.8, (rows, width))
+    policy = logprobs(rng, (rows, width))
     old = np.minimum(policy + rng.normal(0.0, spread, policy.shape), 0.0)
     reference = np.minimum(policy + rng.normal(0.0, 0.4, policy.shape), 0.0)
     scores = rng.normal(0.0, 1.0, (rows // group_size, group_size))

@@ -10,96 +10,37 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calls import usual
 
 import rlkernels
+from gates.families.generators import generators
+from reference.kernels import KERNELS
 
 Array = np.ndarray[Any, Any]
 
-RNG = np.random.default_rng(0)
-ROWS, WIDTH, VOCABULARY = 64, 256, 512
-POLICY, OLD, REFERENCE = RNG.normal(-2, 1, (3, ROWS, WIDTH))
-MASK = RNG.random((ROWS, WIDTH)) < 0.5
-LENGTHS = RNG.integers(0, WIDTH + 1, ROWS)
-RAGGED = np.full(ROWS * WIDTH // 16, 16)
-ADVANTAGES = RNG.normal(size=ROWS)
-LOGITS = RNG.normal(size=(ROWS, VOCABULARY))
-IDS = RNG.integers(0, VOCABULARY, ROWS)
-COUNTS = RNG.integers(1, 100, 20_000)
-LOSS = {"old": OLD, "advantages": ADVANTAGES, "epsilon_low": 0.2, "epsilon_high": 0.2}
-FILTERS = {
-    "order": "hf",
-    "temperature": 1.0,
-    "top_k": 20,
-    "top_p": 0.9,
-    "xtc_probability": 0.5,
-    "xtc_coin": RNG.random(ROWS),
+WORDS = (1 << 13,)
+LARGE: dict[str, Any] = {
+    "shape": (128, 256),
+    "groups": (2048, 8),
+    "rows": 64,
+    "size": 512,
+    "count": 20_000,
+    "room": 100,
 }
+LEADING = {"philox4x32_10": (WORDS, WORDS), "uniforms": "rows"}  # else 64 rows of logits
+LAYOUTS = ("holes", "lengths", "flat")
 
 #: Calls that are long enough to release the GIL, by function, with every layout of tokens.
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
-    "filtered_logprobs": ("filtered_logprobs", {"logits": LOGITS, **FILTERS}),
-    "full_kl": ("full_kl", {"policy_logprobs": LOGITS, "reference_logprobs": LOGITS[::-1].copy()}),
-    "gae-ragged": (
-        "gae",
-        {"rewards": POLICY.ravel(), "values": OLD.ravel(), "gamma": 0.9, "lam": 0.9, "lengths": RAGGED},
-    ),
-    "group_advantages": ("group_advantages", {"rewards": POLICY.ravel(), "group_size": 8}),
-    "importance_ratio": ("importance_ratio", {"policy": POLICY, "old": OLD, "level": "seq_mean", "mask": MASK}),
-    "importance_weights": (
-        "importance_weights",
-        {"old": OLD, "sampling": REFERENCE, "correction": "tis", "level": "seq_sum", "c_max": 2.0, "lengths": LENGTHS},
-    ),
-    "normalise_then_sum": (
-        "normalise_then_sum",
-        {"rewards": POLICY, "weights": OLD[0], "group_size": 8}
-        | {"group_ddof": 1, "group_eps": 1e-4, "batch_ddof": 1, "batch_eps": 1e-4},
-    ),
-    "pack_sequences": ("pack_sequences", {"lengths": COUNTS, "max_length": 100}),
-    "pack_sequences-best": (
-        "pack_sequences",
-        {"lengths": COUNTS, "max_length": 100, "strategy": "best-fit-decreasing", "over_long": "truncate"},
-    ),
-    "philox4x32_10": (
-        "philox4x32_10",
-        {"counter": RNG.integers(0, 9, (8192, 4), np.uint32), "key": RNG.integers(0, 9, (8192, 2), np.uint32)},
-    ),
-    "policy_loss-mask": ("policy_loss", {"policy": POLICY, "algorithm": "grpo", "mask": MASK, **LOSS}),
-    "policy_loss-lengths": ("policy_loss", {"policy": POLICY, "algorithm": "gspo", "lengths": LENGTHS, **LOSS}),
-    "policy_loss-ragged": (
-        "policy_loss",
-        {"policy": POLICY.ravel(), "algorithm": "dapo", "lengths": RAGGED, **LOSS}
-        | {"old": OLD.ravel(), "advantages": np.ones(len(RAGGED))},
-    ),
-    "ratio_statistics": (
-        "ratio_statistics",
-        {"policy": POLICY, "behaviour": OLD, "epsilon_low": 0.2, "epsilon_high": 0.2, "mask": MASK}
-        | {"advantages": ADVANTAGES},
-    ),
-    "ratio_statistics-ragged": (
-        "ratio_statistics",
-        {"policy": POLICY.ravel(), "behaviour": OLD.ravel(), "epsilon_low": 0.2, "epsilon_high": 0.2}
-        | {"lengths": RAGGED},
-    ),
-    "sample_tokens": ("sample_tokens", {"logits": LOGITS, "uniforms": RNG.random(ROWS), **FILTERS}),
-    "selective_log_softmax": ("selective_log_softmax", {"logits": LOGITS, "ids": IDS, "entropy": True}),
-    "selective_log_softmax_backward": (
-        "selective_log_softmax_backward",
-        {"logits": LOGITS, "ids": IDS, "grad_logprobs": ADVANTAGES},
-    ),
-    "token_kl-lengths": (
-        "token_kl",
-        {"policy": POLICY, "reference": REFERENCE, "estimator": "k3", "lengths": LENGTHS, "reduction": "mean"},
-    ),
-    "token_kl-ragged": (
-        "token_kl",
-        {"policy": POLICY.ravel(), "reference": REFERENCE.ravel(), "estimator": "k3", "lengths": RAGGED}
-        | {"reduction": "sum"},
-    ),
-    "uniforms": (
-        "uniforms",
-        {"seed": 1, "round_": RNG.integers(0, 9, 8192), "prompt": 1, "sample": 2, "token": RNG.integers(0, 9, 8192)},
-    ),
+    f"{kernel}-{layout}": (kernel, usual(kernel, **LARGE, leading=LEADING.get(kernel, (64,)), layout=layout))
+    for kernel in KERNELS
+    if kernel != "xtc_coins"  # which is `uniforms` with other words
+    for layout in (LAYOUTS if "layout" in generators()[kernel].factors else LAYOUTS[:1])
 }
+CALLS["pack_sequences-best"] = (
+    "pack_sequences",
+    usual("pack_sequences", **LARGE, strategy="best-fit-decreasing", over_long="truncate"),
+)
 
 
 def _others(array: Array) -> list[Array]:
@@ -137,11 +78,11 @@ def _writer(arrays: list[Array]) -> Iterator[None]:
             array[...] = before
 
 
-def test_every_kernel_with_arrays_is_called() -> None:
-    """A new kernel needs a long call here."""
-    without_arrays = {"available_isas", "build_info", "set_threads", "use_isa", "xtc_coins"}  # the last one is uniforms
-    functions = {name for name in rlkernels.__all__ if not isinstance(getattr(rlkernels, name), type)}
-    assert functions - without_arrays == {function for function, _ in CALLS.values()}
+def test_calls_are_long() -> None:
+    """The largest array of each call has 8192 elements at least, except where a gate's case is all that there is."""
+    own = {name: inputs for name, (kernel, inputs) in CALLS.items() if "case" not in generators()[kernel].factors}
+    assert len(own) >= 28
+    assert not [name for name, inputs in own.items() if max(map(np.size, inputs.values())) < 8192]
 
 
 @pytest.mark.parametrize("name", CALLS)

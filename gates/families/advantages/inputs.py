@@ -1,13 +1,15 @@
-"""Designed calls of the advantages: groups whose sizes and spreads tell one divisor from another."""
+"""Designed calls of the advantages, whose sizes and spreads tell one divisor from another; and valid calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from gates.families import row_inputs
 from gates.families.program import Inputs
+from gates.families.valid import DTYPES, Generator
 from gates.model import Array
 
 SHAPES = ((3, 4), (5, 2), (2, 6), (4, 3), (2, 8), (6, 4), (3, 5), (4, 6))
@@ -107,3 +109,135 @@ def places_of_gae(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:  
     yield from row_inputs.places(inputs, "rewards")
     if inputs.get("terminal") is not None:
         yield "where an episode ends", np.asarray(inputs["terminal"], bool)
+
+
+# --- valid calls
+
+GROUPS: dict[str, tuple[Any, ...]] = {
+    "groups": ((4, 4), (1, 1), (1, 4), (5, 2), (4, 1), (3, 5)),
+    "kind": ("uniform", "binary", "ones", "offset", "tiny", "huge", "one group equal", "all equal"),
+    "scored": ("all", "some", "one of a group", "none of a group", "not the first", "one in all"),
+    "dtype": DTYPES,
+}
+EPSILON = (1e-4, 0.0, 0.25, 1.0)  # the last one is a deviation of rewards of ±1
+DDOF = (1, 0)
+
+
+def valid_rewards(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Array:
+    """Return rewards (P, G)."""
+    drawn = rng.uniform(-1.0, 1.0, shape)
+    if kind == "binary":
+        return rng.integers(0, 2, shape).astype(np.float64)
+    if kind == "ones":  # a deviation of exactly 1 where a group holds as many of both
+        return np.where(np.arange(shape[1]) % 2 == 0, 1.0, -1.0) * np.ones(shape)
+    if kind in {"one group equal", "all equal"}:
+        equal = slice(-1, None) if kind == "one group equal" else slice(None)
+        drawn[equal] = drawn[equal, :1]
+    return {"offset": 100.0 + drawn, "tiny": 1e-12 * drawn, "huge": 1e12 * drawn}.get(kind, drawn)
+
+
+def unscored(rng: np.random.Generator, rewards: Array, kind: str) -> Array:
+    """Return the rewards with NaN where nothing was scored."""
+    rows, columns = (np.arange(n) for n in rewards.shape)
+    missing: dict[str, Any] = {
+        "some": rng.random(rewards.shape) < 0.35,
+        "one of a group": (rows[:, None] == 0) & (columns > 0),
+        "none of a group": rows[:, None] == rows[-1],
+        "not the first": columns == 0,
+        "one in all": (rows[:, None] > 0) | (columns > 0),
+    }
+    return np.where(missing.get(kind, False), np.nan, rewards)
+
+
+def valid(
+    rng: np.random.Generator, groups: tuple[int, int], kind: str, scored: str, dtype: str, **choices: Any
+) -> dict[str, Any]:
+    """Return a call of `group_advantages`; a leave-one-out baseline needs two members."""
+    drawn = unscored(rng, valid_rewards(rng, groups, kind), scored).reshape(-1).astype(dtype)
+    if groups[1] == 1:
+        choices["baseline"] = "mean"
+    if choices["scale"] == "none":
+        choices |= dict.fromkeys(("ddof", "eps", "eps_mode"))
+    return {"rewards": drawn, "group_size": groups[1], **choices}
+
+
+def valid_of_several(
+    rng: np.random.Generator,
+    groups: tuple[int, int],
+    kind: str,
+    scored: str,
+    dtype: str,
+    functions: int,
+    weights: str,
+    **choices: Any,
+) -> dict[str, Any]:
+    """Return a call of `normalise_then_sum`; the third function scores all."""
+    drawn = [valid_rewards(rng, groups, kind if index == 0 else "uniform") for index in range(functions)]
+    columns = [unscored(rng, x, scored if index < 2 else "all").reshape(-1) for index, x in enumerate(drawn)]
+    mixed = rng.uniform(0.5, 2.0, functions) * np.resize((1.0, -1.0), functions)
+    factors = {"ones": np.ones(functions), "zero": np.zeros(functions)}.get(weights, mixed)
+    rewards = np.stack(columns, axis=1).astype(dtype)
+    return {"rewards": rewards, "weights": factors.astype(dtype), "group_size": groups[1], **choices}
+
+
+def valid_of_gae(
+    rng: np.random.Generator,
+    *,
+    shape: tuple[int, int],
+    layout: str,
+    empty: str,
+    dtype: str,
+    bootstrap: bool,
+    terminal: str | None,
+    **choices: Any,
+) -> dict[str, Any]:
+    """Return a call of `gae`."""
+    mask, last = row_inputs.valid(rng, shape, layout, empty), np.arange(shape[1]) == shape[1] - 1
+    ends = {"some": rng.random(shape) < 0.25, "none": False, "all": True, "last": last}
+    made = {
+        "rewards": rng.normal(0.0, 1.0, shape).astype(dtype),
+        "values": rng.normal(0.0, 2.0, shape).astype(dtype),
+        "bootstrap": rng.normal(0.0, 2.0, shape[:1]).astype(dtype) if bootstrap else None,
+        "terminal": None if terminal is None else np.broadcast_to(ends[terminal], shape).copy(),
+    }
+    return {**row_inputs.given(made, mask, layout), **choices}
+
+
+GENERATORS = (
+    Generator(
+        "group_advantages",
+        {
+            **GROUPS,
+            "scale": ("group", "batch", "none"),
+            "baseline": ("mean", "leave-one-out"),
+            "ddof": DDOF,
+            "eps": EPSILON,
+            "eps_mode": ("add", "inside", "threshold"),
+        },
+        valid,
+    ),
+    Generator(
+        "normalise_then_sum",
+        {
+            **GROUPS,
+            "functions": (2, 1, 3),
+            "weights": ("mixed", "ones", "zero"),
+            "group_ddof": DDOF,
+            "group_eps": EPSILON,
+            "batch_ddof": DDOF,
+            "batch_eps": EPSILON,
+        },
+        valid_of_several,
+    ),
+    Generator(
+        "gae",
+        {
+            **row_inputs.ROWS,
+            "gamma": (0.5, 0.0, 1.0),
+            "lam": (0.95, 0.0, 1.0),
+            "bootstrap": (True, False),
+            "terminal": ("some", None, "none", "all", "last"),
+        },
+        valid_of_gae,
+    ),
+)

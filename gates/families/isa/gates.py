@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families import arrays as cases
+from gates.families import arrays
 from gates.families.isa.op import KERNEL_BITS
 from gates.model import Array, Bound, Case, Evidence, Trial
 from gates.registry import gate
@@ -53,29 +53,24 @@ FILTERS: Inputs = {
 }
 
 
-def _pairs(rng: np.random.Generator, dtype: str, *names: str) -> Inputs:
+def _pairs(rng: np.random.Generator, dtype: str, names: tuple[str, ...], **settings: Any) -> Inputs:
     """Return log-probs of these names that lie near each other, and a mask with a ragged edge and an empty row."""
-    policy = -rng.gamma(1.5, 0.8, (ROWS, WIDTH))
+    policy = arrays.logprobs(rng, (ROWS, WIDTH))
     near = {name: np.minimum(policy + rng.normal(0.0, 0.3, policy.shape), 0.0) for name in names[1:]}
-    arrays = {names[0]: policy, **near}
-    mask = cases.ragged_mask(rng, ROWS, WIDTH, empty_row=True)
-    return {**{name: value.astype(dtype) for name, value in arrays.items()}, "mask": mask}
+    values = {name: value.astype(dtype) for name, value in ({names[0]: policy} | near).items()}
+    mask = arrays.ragged_mask(rng, ROWS, WIDTH, empty_row=True)
+    return {**values, "mask": mask, "lengths": None, **settings}
 
 
 def _advantages(rng: np.random.Generator, dtype: str, scale: str) -> Inputs:
-    rewards = np.tile(cases.rewards(rng, GROUPS, 8, dtype), TIMES)
+    rewards = np.tile(arrays.rewards(rng, GROUPS, 8, dtype), TIMES)
     return {"rewards": rewards, "group_size": 8, **TRL, "scale": scale}
 
 
 def _several(rng: np.random.Generator, dtype: str) -> Inputs:
-    rewards = np.stack([cases.rewards(rng, 2001, 8, dtype) for _ in range(3)], axis=1)
+    rewards = np.stack([arrays.rewards(rng, 2001, 8, dtype) for _ in range(3)], axis=1)
     eps = {"group_ddof": 1, "group_eps": 0.0625, "batch_ddof": 0, "batch_eps": 0.0625}
     return {"rewards": rewards, "weights": np.array([1.0, 0.5, -2.0], dtype), "group_size": 8, **eps}
-
-
-def _token_kl(rng: np.random.Generator, dtype: str, estimator: str, reduction: str, kl_ratio: str) -> Inputs:
-    pairs = _pairs(rng, dtype, "policy", "reference", "old")
-    return {**pairs, "lengths": None, "estimator": estimator, "reduction": reduction, "kl_ratio": kl_ratio}
 
 
 def _full_kl(rng: np.random.Generator, dtype: str) -> Inputs:
@@ -83,38 +78,26 @@ def _full_kl(rng: np.random.Generator, dtype: str) -> Inputs:
     return {"policy_logprobs": left, "reference_logprobs": right}
 
 
-def _ratio(rng: np.random.Generator, dtype: str, level: str) -> Inputs:
-    return {**_pairs(rng, dtype, "policy", "old"), "level": level, "lengths": None}
-
-
-def _weights(rng: np.random.Generator, dtype: str, correction: str, level: str) -> Inputs:
-    bounds = {"correction": correction, "level": level, "c_min": 0.5, "c_max": 2.0}
-    return {**_pairs(rng, dtype, "old", "sampling"), **bounds, "lengths": None}
-
-
 def _statistics(rng: np.random.Generator, dtype: str) -> Inputs:
-    pairs = _pairs(rng, dtype, "policy", "behaviour")
-    return {**pairs, **CLIP, "advantages": rng.normal(0.0, 1.0, ROWS).astype(dtype), "lengths": None}
+    pairs = _pairs(rng, dtype, ("policy", "behaviour"), **CLIP)
+    return {**pairs, "advantages": rng.normal(0.0, 1.0, ROWS).astype(dtype)}
 
 
 def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
-    pairs, one = _pairs(rng, dtype, "policy", "old", "reference"), ALGORITHMS[algorithm]
-    advantages = rng.normal(0.0, 1.0, ROWS).astype(dtype)
+    one = ALGORITHMS[algorithm]
     return {
-        **pairs,
-        "advantages": advantages,
-        "lengths": None,
+        **_pairs(rng, dtype, ("policy", "old", "reference"), **dict.fromkeys(CLIP)),
+        "advantages": rng.normal(0.0, 1.0, ROWS).astype(dtype),
         "algorithm": algorithm,
-        **dict.fromkeys(CLIP),
         "beta": 0.0625 if one.kl_in_loss else 0.0,
         **{name: CONSTANTS.get(name, value) for name, value in one.constants.items()},
         **({"kl_ratio": KL_RATIOS[algorithm]} if algorithm in KL_RATIOS else {}),
     }
 
 
-def _logits(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
+def _logits(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int, **settings: Any) -> Inputs:
     logits = rng.normal(0.0, 3.0, (rows, vocabulary)).astype(dtype)
-    return {"logits": logits, "ids": rng.integers(0, vocabulary, rows), "temperature": 0.75}
+    return {"logits": logits, "ids": rng.integers(0, vocabulary, rows), "temperature": 0.75, **settings}
 
 
 def _tokens(rng: np.random.Generator, dtype: str, *, backward: bool) -> Inputs:
@@ -128,13 +111,9 @@ def _tokens(rng: np.random.Generator, dtype: str, *, backward: bool) -> Inputs:
     return {**_logits(rng, dtype, 11, VOCABULARY), "ids": ids, "ignore_index": -100, **more}
 
 
-def _forward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
-    return {**_logits(rng, dtype, rows, vocabulary), "entropy": True}
-
-
 def _backward(rng: np.random.Generator, dtype: str, rows: int, vocabulary: int) -> Inputs:
     upstream, of_entropy = rng.normal(0.0, 1.0, (2, rows)).astype("float64" if dtype == "float64" else "float32")
-    return {**_logits(rng, dtype, rows, vocabulary), "grad_logprobs": upstream, "grad_entropy": of_entropy}
+    return _logits(rng, dtype, rows, vocabulary, grad_logprobs=upstream, grad_entropy=of_entropy)
 
 
 def _filtered(rng: np.random.Generator, dtype: str, order: str) -> Inputs:
@@ -156,7 +135,7 @@ def _sampled(rng: np.random.Generator, dtype: str) -> Inputs:
 def _episodes(rng: np.random.Generator, dtype: str) -> Inputs:
     rewards, values = rng.normal(0.0, 1.0, (2, ROWS, WIDTH)).astype(dtype)
     settings = {"gamma": 0.984375, "lam": 0.9375, "bootstrap": values[:, 0].copy(), "terminal": rewards > 2.0}
-    return {"rewards": rewards, "values": values, **settings, "mask": cases.ragged_mask(rng, ROWS, WIDTH)}
+    return {"rewards": rewards, "values": values, **settings, "mask": arrays.ragged_mask(rng, ROWS, WIDTH)}
 
 
 def _words(rng: np.random.Generator, dtype: str) -> Inputs:
@@ -165,16 +144,19 @@ def _words(rng: np.random.Generator, dtype: str) -> Inputs:
     return {"counter": counter, "key": rng.integers(0, 1 << 32, 2, dtype=np.uint32)}
 
 
+_kl = partial(_pairs, names=("policy", "reference", "old"))
+_ratio = partial(_pairs, names=("policy", "old"))
+_weights = partial(_pairs, names=("old", "sampling"), c_min=0.5, c_max=2.0)
 #: name → op, the input that is moved by one unit in its last place, how the inputs are made.
 KERNELS: dict[str, tuple[str, str, Make]] = {
     "advantages-group": ("group_advantages", "rewards", partial(_advantages, scale="group")),
     "advantages-batch": ("group_advantages", "rewards", partial(_advantages, scale="batch")),
     "gae": ("gae", "rewards", _episodes),
     "normalise-then-sum": ("normalise_then_sum", "rewards", _several),
-    "k1-none": ("token_kl", "policy", partial(_token_kl, estimator="k1", reduction="none", kl_ratio="none")),
-    "k2-sum": ("token_kl", "policy", partial(_token_kl, estimator="k2", reduction="sum", kl_ratio="token")),
-    "k3-none": ("token_kl", "policy", partial(_token_kl, estimator="k3", reduction="none", kl_ratio="none")),
-    "k3-mean": ("token_kl", "policy", partial(_token_kl, estimator="k3", reduction="mean", kl_ratio="sequence")),
+    "k1-none": ("token_kl", "policy", partial(_kl, estimator="k1", reduction="none", kl_ratio="none")),
+    "k2-sum": ("token_kl", "policy", partial(_kl, estimator="k2", reduction="sum", kl_ratio="token")),
+    "k3-none": ("token_kl", "policy", partial(_kl, estimator="k3", reduction="none", kl_ratio="none")),
+    "k3-mean": ("token_kl", "policy", partial(_kl, estimator="k3", reduction="mean", kl_ratio="sequence")),
     "full-kl": ("full_kl", "policy_logprobs", _full_kl),
     "ratio-token": ("importance_ratio", "policy", partial(_ratio, level="token")),
     "ratio-seq-mean": ("importance_ratio", "policy", partial(_ratio, level="seq_mean")),
@@ -184,7 +166,7 @@ KERNELS: dict[str, tuple[str, str, Make]] = {
     **{f"loss-{name}": ("policy_loss", "policy", partial(_loss, algorithm=name)) for name in ALGORITHMS},
     **{
         f"log-softmax{path}{way}": (f"selective_log_softmax{op}", "logits", partial(make, rows=rows, vocabulary=size))
-        for way, op, make in (("", "", _forward), ("-backward", "_backward", _backward))
+        for way, op, make in (("", "", partial(_logits, entropy=True)), ("-backward", "_backward", _backward))
         for path, rows, size in (("", 11, VOCABULARY), ("-long-rows", 5, LONG))
     },
     "log-softmax-tokens": ("selective_log_softmax", "logits", partial(_tokens, backward=False)),

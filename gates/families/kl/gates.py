@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families import layouts
+from gates.families import layouts, row_inputs
 from gates.families.kl import inputs as made
 from gates.families.kl.op import FULL_KL, TOKEN_KL
 from gates.families.units import UNIT
@@ -117,7 +117,7 @@ def _check(t: Trial) -> Iterator[Evidence]:
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     inputs = {name: value for name, value in t.inputs.items() if name != made.LAYOUTS}
     distance = np.abs(inputs["reference"].astype(np.float64) - inputs["policy"])
-    counts = made.counts(inputs)
+    counts = row_inputs.tokens(inputs, "policy")
     yield t.precondition("largest |d|", distance[counts].max(), ">=", 0.9 * TINY[1])
     if inputs.get("kl_clamp") is not None:
         free = t.want(TOKEN_KL, **{**inputs, "kl_clamp": None, "reduction": "none"})

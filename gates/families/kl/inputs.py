@@ -1,4 +1,4 @@
-"""Seeded calls of the KL's ops: of cases, and the designed ones of a diagnosis."""
+"""Seeded calls of the KL's ops: of cases, the designed ones of a diagnosis, and valid ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays, row_inputs
+from gates.families.logprobs.inputs import KINDS, LEADING, logits
 from gates.families.program import Inputs
+from gates.families.valid import DTYPES, Generator
 from gates.model import Array
 from reference.oracle import logprobs
 
@@ -34,7 +36,7 @@ def batch(
     """
     shape = {"all": (9, 33), "flat": (int(LENGTHS.sum()),)}.get(rows, (9, WIDTH))
     if sizes is None:
-        policy = -rng.gamma(1.5, 0.8, shape) - 1e-3
+        policy = arrays.logprobs(rng, shape) - 1e-3
         reference = np.minimum(policy + rng.normal(0.0, spread, shape), -1e-3)
     else:
         policy, reference = arrays.logprob_pairs(rng, shape, "float64", *sizes)
@@ -58,17 +60,6 @@ def _mask(rng: np.random.Generator, rows: str, shape: tuple[int, ...]) -> Array:
     if rows == "holes":  # turns of a tool or a user
         mask &= (rng.random(shape) < 0.7) | (np.arange(shape[1]) == 0)
     return mask
-
-
-def counts(inputs: dict[str, Any]) -> Array:
-    """Return which slots hold a token."""
-    shape = inputs["policy"].shape
-    if inputs["mask"] is not None:
-        return np.asarray(inputs["mask"], bool)
-    if inputs["lengths"] is None or len(shape) == 1:
-        return np.ones(shape, bool)
-    lengths: Array = inputs["lengths"]
-    return np.arange(shape[1]) < lengths[:, None]
 
 
 def off_policy(rng: np.random.Generator, **choices: Any) -> dict[str, Any]:
@@ -128,11 +119,11 @@ SHAPES = ((2, 3, 7), (3, 2, 11), (4, 2, 5), (2, 4, 17), (1, 3, 9), (3, 3, 13), (
 def designed_tokens(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: d of both signs, and two of each batch beyond a clamp of 10."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        policy = arrays.logprobs(rng, mask.shape) - 1e-3
         d = np.asarray(rng.normal(0.1, 0.7, mask.shape))
         d[0, np.argmax(mask[0])], d[-1, np.argmax(mask[-1])] = 3.4, -3.4
-        arrays = {"policy": policy, "reference": policy + d, "old": policy - rng.normal(0.1, 0.5, mask.shape)}
-        yield row_inputs.laid_out(example, "policy", arrays, mask)
+        values = {"policy": policy, "reference": policy + d, "old": policy - rng.normal(0.1, 0.5, mask.shape)}
+        yield row_inputs.laid_out(example, "policy", values, mask)
 
 
 def examples(inputs: Inputs) -> Iterator[Inputs]:
@@ -179,3 +170,50 @@ def places_of_positions(inputs: Inputs, output: str) -> Iterator[tuple[str, Arra
     yield "at the first position", indices == 0
     yield "where the policy's likeliest id has more than half", policy.max(axis=-1) > np.log(0.5)
     yield "where the policy's likeliest id has less than half", policy.max(axis=-1) < np.log(0.5)
+
+
+# --- valid calls
+
+
+def valid_tokens(rng: np.random.Generator, *, off_policy: bool, **choices: Any) -> dict[str, Any]:
+    """Return a call of `token_kl`."""
+    made = row_inputs.moved(rng, ("policy", "reference", "old"), **choices)
+    return made if off_policy else {**made, "old": None}
+
+
+def valid_vocabulary(
+    rng: np.random.Generator, leading: tuple[int, ...], size: int, kind: str, reference: str, dtype: str
+) -> dict[str, Any]:
+    """Return a call of `full_kl`."""
+    policy = logprobs.log_softmax(logits(rng, (*leading, size), kind), temperature=1.0)
+    if reference == "same":
+        return dict.fromkeys(("policy_logprobs", "reference_logprobs"), policy.astype(dtype))
+    moved = logprobs.log_softmax(logits(rng, (*leading, size), reference), temperature=1.0)
+    return {"policy_logprobs": policy.astype(dtype), "reference_logprobs": moved.astype(dtype)}
+
+
+GENERATORS = (
+    Generator(
+        "token_kl",
+        {
+            **row_inputs.MOVED,
+            "estimator": ("k3", "k1", "k2"),
+            "reduction": ("none", "sum", "mean"),
+            "kl_ratio": ("none", "token", "sequence"),
+            "kl_clamp": (None, 10.0, 0.25, 1e-6),
+            "off_policy": (True, False),
+        },
+        valid_tokens,
+    ),
+    Generator(
+        "full_kl",
+        {
+            "leading": LEADING,
+            "size": (9, 1, 2),
+            "kind": KINDS,
+            "reference": ("typical", "same", "cut", "peaked"),
+            "dtype": DTYPES,
+        },
+        valid_vocabulary,
+    ),
+)

@@ -1,12 +1,14 @@
-"""Designed calls of the log-probs of ids: vocabularies of several sizes, no id likelier than chance by its place."""
+"""Designed calls of the log-probs of ids: vocabularies of several sizes, no id likelier than chance by its place; valid calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from gates.families.program import Inputs
+from gates.families.valid import DTYPES, Generator
 from gates.model import Array
 
 SHAPES = ((2, 3, 11), (3, 4, 7), (4, 2, 17), (2, 5, 9), (3, 3, 23), (5, 2, 6), (2, 4, 31), (4, 3, 13))
@@ -101,3 +103,68 @@ def places_of_gradient(inputs: Inputs, output: str) -> Iterator[tuple[str, Array
     if inputs.get("ignore_index") is not None:
         ignored = np.all(each == inputs["ignore_index"], axis=-1)
         yield "where every id is ignored", ones & ignored[..., None]
+
+
+# --- valid calls
+
+LEADING = ((4,), (), (1,), (2, 3))
+KINDS = ("typical", "equal", "offset", "peaked", "cut", "one token")  # of logits
+SCORING: dict[str, tuple[Any, ...]] = {
+    "leading": LEADING,
+    "size": (9, 1, 2, 4),
+    "kind": KINDS,
+    "several": (0, 1, 3),
+    "ignored": ("never", "some", "none here", "a position"),
+    "temperature": (1.0, 0.5, 2.0),
+    "dtype": (*DTYPES, "float16"),
+    "entropy": (True, False),
+}
+
+
+def logits(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> Array:
+    """Return logits, a maximum of each row finite."""
+    drawn = np.asarray(rng.normal(0.0, 2.0, shape))
+    if kind == "equal":
+        return np.full(shape, 0.5)
+    if kind == "offset":
+        return drawn + 500.0
+    if kind == "peaked":
+        drawn[..., -1] += 60.0
+    if kind in {"cut", "one token"}:
+        gone = rng.random(shape) < (0.4 if kind == "cut" else 1.0)
+        gone[..., int(rng.integers(shape[-1]))] = False
+        drawn[gone] = -np.inf
+    return drawn
+
+
+def valid(
+    rng: np.random.Generator, leading: tuple[int, ...], size: int, kind: str, several: int, ignored: str, **choices: Any
+) -> dict[str, Any]:
+    """Return a call of `selective_log_softmax`."""
+    shape = (*leading, several) if several else leading
+    ids = np.asarray(rng.integers(0, size, shape), np.int64)
+    if ignored == "some":
+        ids = np.where(rng.random(shape) < 0.4, -100, ids)
+    if ignored == "a position" and ids.ndim:
+        ids[0] = -100
+    ignoring = {} if ignored == "never" else {"ignore_index": -100}
+    return {
+        "logits": logits(rng, (*leading, size), kind).astype(choices.pop("dtype")),
+        "ids": ids,
+        **ignoring,
+        **choices,
+    }
+
+
+def valid_gradient(rng: np.random.Generator, *, entropy: bool, **choices: Any) -> dict[str, Any]:
+    """Return a call of `selective_log_softmax_backward`."""
+    made, wide = valid(rng, **choices), "float64" if choices["dtype"] == "float64" else "float32"
+    upstream = np.where(rng.random(made["ids"].shape) < 0.2, 0.0, rng.normal(0.0, 1.0, made["ids"].shape))
+    of_entropy = np.asarray(rng.normal(0.0, 1.0, made["logits"].shape[:-1]), wide)
+    return {**made, "grad_logprobs": np.asarray(upstream, wide), "grad_entropy": of_entropy if entropy else None}
+
+
+GENERATORS = (
+    Generator("selective_log_softmax", SCORING, valid),
+    Generator("selective_log_softmax_backward", SCORING, valid_gradient),
+)

@@ -25,12 +25,14 @@ SELECTIVE_LOG_SOFTMAX = Op(
     oracle=logprobs.selective_log_softmax,
     textbook=program.selective_log_softmax,
     optional=("ignore_index",),
+    fixed={"entropy": False},
 )
 WITH_ENTROPY = replace(
     SELECTIVE_LOG_SOFTMAX,
     outputs={"logprobs": Output(kind="f"), "entropy": Output(kind="f")},
     oracle=logprobs.entropy,
     textbook=program.with_entropy,
+    fixed={"entropy": True},
 )
 SELECTIVE_LOG_SOFTMAX_BACKWARD = Op(
     name="selective_log_softmax_backward",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families import arrays
+from gates.families import arrays, row_inputs
 from gates.families.loss import covering
 from gates.model import Array, Case, Level
 from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm, composed
@@ -163,28 +163,19 @@ def _change(rng: np.random.Generator, inputs: dict[str, Any], found: str) -> Non
 
 def _without_mask(given: dict[str, Any], rows: str, beyond: int) -> dict[str, Any]:
     mask = given["mask"]
-    lengths = mask.sum(axis=1)
-    if rows == "all":
-        if not mask.all():
-            raise ValueError("slots that do not count need a mask")
-        return {**given, "mask": None}
-    if not np.array_equal(mask, np.arange(mask.shape[1]) < lengths[:, None]):
+    if rows == "all" and not mask.all():
+        raise ValueError("slots that do not count need a mask")
+    if not np.array_equal(mask, np.arange(mask.shape[1]) < mask.sum(axis=1)[:, None]):
         raise ValueError("a mask with holes has no lengths")
-    by_token = _by_token(given)
-    if rows == "flat":
-        given |= {k: v[mask] for k, v in by_token.items()}
-    else:
-        given |= {k: _wider(v, beyond) for k, v in by_token.items() if k != "mask"}
-    return {**given, "mask": None, "lengths": lengths}
+    if rows != "lengths":
+        return row_inputs.passed(given, mask, "whole" if rows == "all" else rows)
+    wide = {name: _wider(values, beyond) for name, values in _by_token(given).items()}
+    return {**given, **wide, "mask": None, "lengths": mask.sum(axis=1)}
 
 
 def valid(inputs: Mapping[str, Any]) -> Array:
     """Return which elements of the policy's log-probs are tokens."""
-    if inputs["mask"] is not None:
-        return np.asarray(inputs["mask"] & np.atleast_1d(inputs.get("row_mask", True))[:, None])
-    if inputs["policy"].ndim == 1 or inputs["lengths"] is None:
-        return np.ones(inputs["policy"].shape, bool)
-    return np.asarray(np.arange(inputs["policy"].shape[1]) < inputs["lengths"][:, None])
+    return row_inputs.tokens(inputs, "policy")
 
 
 def rows_of(inputs: Mapping[str, Any]) -> Array:

@@ -1,14 +1,15 @@
-"""Seeded calls of the ops of preference learning, and the designed ones of a diagnosis."""
+"""Seeded calls of the ops of preference learning, and valid ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from gates.families import arrays
 from gates.families.program import Inputs
+from gates.families.valid import DTYPES, Generator
 from gates.model import Array
 
 PAIRS, WIDTH, PROMPT = 16, 20, 5
@@ -175,153 +176,139 @@ def prompts(inputs: Inputs) -> Array:
     return before(mask) if attended is None else np.asarray(np.asarray(attended, bool) & ~mask)
 
 
-# --- designed calls: pairs on which one mistake does not look like another
+# --- valid calls
 
-SHAPES = ((6, 10), (4, 13), (10, 9), (8, 12), (2, 11), (12, 8), (6, 14), (14, 9))  # rows and slots; no two are alike
-SPREAD = 0.35  # nats of a token's log-ratio
-MARGIN = 4.0  # the largest |argument| of a sigmoid: beyond, 1 − σ loses the digits by which one loss is another
-APART = 6.0  # the largest difference of two sums of log-probs, in nats
-
-
-def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
-    """Yield eight batches of pairs with the settings of a call and its layout.
-
-    Prompts and completions differ in length, some of one token; every second batch is wider than its longest row, and in the
-    others a row starts in the first column and one ends in the last.
-    """
-    for index, (rows, width) in enumerate(SHAPES):
-        yield batch(example, rng, rows, width, narrow=index % 2 == 1)
+EMPTY: dict[str, list[int]] = {"none": [], "a chosen": [0], "a rejected": [1], "a pair": [-2, -1]}
+OWN = {"dpo": ("label_smoothing", 0.1), "dpop": ("penalty", 50.0), "simpo": ("margin", 0.5), "cpo": ("nll", 1.0)}
+COMMON: dict[str, tuple[Any, ...]] = {
+    "size": ((3, 6), (1, 5), (1, 1), (6, 4)),  # pairs and slots
+    "layout": ("after a prompt", "holes", "left-padded", "whole", "one token"),
+    "empty": tuple(EMPTY),
+    "step": (1.0, 0.0, 0.1, 15.0),
+    "dtype": DTYPES,
+    "nan_padding": (False, True),
+    "beta": (0.1, 1.0, 4.0),
+}
+KINDS = ("ties", "zeros", "not scored", "infinite", "all negative")  # of scores
 
 
-def examples(inputs: Inputs) -> Iterator[Inputs]:
-    """Yield a call with label smoothing or the mask of all tokens, where a loss has one, then the call as it is."""
-    if inputs["loss"] == "dpo" and not inputs.get("label_smoothing"):
-        yield {**inputs, "label_smoothing": 0.2}
-    yield inputs
+def valid_rows(
+    rng: np.random.Generator,
+    *,
+    size: tuple[int, int],
+    layout: str,
+    empty: str,
+    step: float,
+    dtype: str,
+    nan_padding: bool,
+) -> dict[str, Array]:
+    """Return log-probs of pairs, and the masks of completions and of all tokens."""
+    (pairs, width), slots = size, np.arange(size[1])
+    starts = rng.integers(0, max(1, width // 2), 2 * pairs)[:, None]
+    ends = starts + 1 if layout == "one token" else rng.integers(starts + 1, width + 1)
+    mask, every = (slots >= starts) & (slots < ends), slots < ends
+    if layout == "left-padded":
+        mask, every = mask[:, ::-1].copy(), every[:, ::-1]
+    if layout == "whole":
+        mask, every = np.ones(mask.shape, bool), np.ones(mask.shape, bool)
+    if layout == "holes":
+        mask &= (rng.random(mask.shape) < 0.6) | (slots == starts)
+    mask[EMPTY[empty]] = False
+    policy = arrays.logprobs(rng, mask.shape) - 1e-3
+    both = {"policy": policy, "reference": policy - rng.normal(0.0, step, mask.shape)}
+    made = {name: np.where(nan_padding & ~every, np.nan, x).astype(dtype) for name, x in both.items()}
+    return {**made, "mask": mask, "attention_mask": every}
 
 
-def batch(example: Inputs, rng: np.random.Generator, rows: int, width: int, *, narrow: bool) -> dict[str, Any]:
-    """Return one call; `narrow`: rows reach both ends of the array."""
-    dtype = np.asarray(example["policy"]).dtype
-    given = dict(example)
-    starts, lengths = _lengths(
-        rng, rows, width, narrow=narrow, shared=_shared(example), odds=example.get("loss") == "orpo"
-    )
-    ends = starts + lengths
-    left = width - ends if _left_padded(example) else np.zeros(rows, np.int64)
-    places = np.arange(width) - left[:, None]
-    policy: Array = np.asarray(-0.35 - rng.gamma(1.5, 0.7, places.shape))
-    if example.get("reference") is None:
-        policy = _without_reference(policy, (places >= starts[:, None]) & (places < ends[:, None]), example, rng)
-    reference = policy - rng.normal(0.0, SPREAD, policy.shape)
-    if _shared(example):
-        prompt = (places < starts[:, None])[1::2]
-        policy[1::2], reference[1::2] = (np.where(prompt, x[0::2], x[1::2]) for x in (policy, reference))
-    given["policy"] = policy.astype(dtype)
-    given["reference"] = None if example.get("reference") is None else reference.astype(dtype)
-    given["mask"] = (places >= starts[:, None]) & (places < ends[:, None])
-    if example.get("attention_mask") is not None:
-        given["attention_mask"] = (places >= 0) & (places < ends[:, None])
-    return given
+def valid(
+    rng: np.random.Generator,
+    loss: str,
+    beta: float,
+    constant: str,
+    lengths: str,
+    reference: str,
+    tokens: str,
+    **choices: Any,
+) -> dict[str, Any]:
+    """Return a call of `preference_loss`; ORPO needs tokens on both sides."""
+    made: dict[str, Any] = valid_rows(rng, **{**choices, "empty": "none" if loss == "orpo" else choices["empty"]})
+    if loss in ALONE or reference == "none":
+        made["reference"] = None
+    if loss != "orpo" or tokens == "completion":
+        del made["attention_mask"]
+    made |= NONE
+    if loss in OWN:
+        name, usual = OWN[loss]
+        made[name] = {"usual": usual, "zero": 0.0, "another": 0.375}[constant]
+    return {**made, "lengths": lengths if loss == "ipo" else None, "loss": loss, "beta": beta}
 
 
-def _lengths(
-    rng: np.random.Generator, rows: int, width: int, *, narrow: bool, shared: bool, odds: bool
-) -> tuple[Array, Array]:
-    """Return where completions start and how long they are; the odds of one without tokens are infinite."""
-    starts = rng.integers(1, 4, rows)
-    most = width - 3 - (0 if narrow else 2)
-    least = 2 if odds or rows == 2 else 1
-    lengths = rng.permutation(np.linspace(least, most, rows).round().astype(np.int64))
-    if narrow:
-        starts[0] = 0
-    if shared:
-        starts[1::2] = starts[0::2]
-    if narrow:
-        lengths[-1] = width - starts[-1]
-    return starts, lengths
+def valid_labelled(
+    rng: np.random.Generator,
+    desirable: str,
+    mismatched: tuple[float, int],
+    weights: tuple[float, float],
+    beta: float,
+    **choices: Any,
+) -> dict[str, Any]:
+    """Return a call of `kto_loss`."""
+    made: dict[str, Any] = valid_rows(rng, **choices)
+    del made["attention_mask"]
+    rows = np.arange(len(made["mask"]))
+    made |= {"desirable": {"all": rows >= 0, "none": rows < 0, "some": rows % 3 > 0}[desirable], "beta": beta}
+    mean, count = mismatched
+    made["mismatched"] = rng.normal(mean, 0.3 if mean else 0.0, count).astype(choices["dtype"])
+    return {**made, "desirable_weight": weights[0], "undesirable_weight": weights[1]}
 
 
-def _without_reference(policy: Array, mask: Array, example: Inputs, rng: np.random.Generator) -> Array:
-    """Return log-probs whose margins are small though no reference is subtracted, and have both signs."""
-    if example["loss"] in {"orpo", "simpo"}:  # of means
-        return np.asarray(policy * rng.uniform(0.4, 1.8, (len(policy), 1)))
-    policy = policy * (0.3 if example["loss"] == "dpop" else 1.0)  # whose penalty is λ times a whole sum
-    reach = min(MARGIN / float(example["beta"]), APART)
-    sums = np.where(mask, policy, 0.0).sum(axis=1)
-    factor = np.ones(len(policy))
-    factor[1::2] = (sums[0::2] + np.clip(sums[1::2] - sums[0::2], -reach, reach)) / sums[1::2]
-    return np.asarray(policy * factor[:, None])
+def valid_scores(rng: np.random.Generator, count: int, kind: str, group_size: int = 2) -> Array:
+    """Return scores (P, G): with ties, some not scored, infinite ones, or zeros of both signs."""
+    grid = rng.integers(-2, 3, (count, group_size)).astype(np.float64)
+    if kind == "zeros":
+        grid = np.where(rng.random(grid.shape) < 0.5, 0.0, -0.0)
+    if kind == "not scored":
+        grid[rng.random(grid.shape) < 0.4] = np.nan
+    if kind == "infinite":
+        grid[rng.random(grid.shape) < 0.5] = -np.inf
+        grid[0, -1] = np.inf
+    return -1.0 - np.abs(rng.normal(0.0, 1.0, grid.shape)) if kind == "all negative" else grid
 
 
-def _left_padded(example: Inputs) -> bool:
-    last = np.asarray(example["mask"], bool)[:, -1]
-    return bool(last.all())
+def valid_pairs(rng: np.random.Generator, **choices: Any) -> dict[str, Any]:
+    """Return a call of `prefer`."""
+    return {"scores": valid_scores(rng, **choices).reshape(-1)}
 
 
-def _shared(example: Inputs) -> bool:
-    """Whether both completions of every pair start with the same prompt."""
-    before = prompts({"mask": example["mask"]})
-    tokens = np.where(before, np.asarray(example["policy"], np.float64), 0.0)
-    return np.array_equal(before[0::2], before[1::2]) and np.array_equal(tokens[0::2], tokens[1::2])
+def valid_groups(rng: np.random.Generator, **choices: Any) -> dict[str, Any]:
+    """Return a call of `best_of_n`: one of each group at least is scored."""
+    grid = valid_scores(rng, **choices)
+    grid[np.isnan(grid).all(axis=1), -1] = -3.0
+    return {"scores": grid.reshape(-1), "group_size": choices["group_size"]}
 
 
-def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
-    """Yield sets of slots by name."""
-    if output != "gradient":
-        return
-    mask = np.asarray(inputs["mask"], bool)
-    before = prompts(inputs)
-    chosen = (np.arange(len(mask)) % 2 == 0)[:, None]
-    columns, n = np.arange(mask.shape[1]), mask.sum(axis=1)
-    first = columns == mask.argmax(axis=1)[:, None]
-    last = columns == (mask.shape[1] - 1 - mask[:, ::-1].argmax(axis=1))[:, None]
-    yield "in chosen completions", mask & chosen
-    yield "in rejected completions", mask & ~chosen
-    yield "in prompts", before
-    yield "in slots that hold neither prompt nor completion", ~before & ~mask
-    yield "outside completions", ~mask
-    yield "at the first token of a completion", mask & first
-    yield "after the first token of a completion", mask & ~first
-    yield "at the last token of a completion", mask & last
-    yield "before the last token of a completion", mask & ~last
-    yield "in completions of fewer than three tokens", mask & (n < 3)[:, None]
-    longer = np.repeat(n[0::2] > n[1::2], 2)[:, None]
-    yield "in pairs whose chosen completion is the longer one", mask & longer
-    yield "in pairs whose rejected completion is at least as long", mask & ~longer
-    sums = _log_ratios(inputs, mask)
-    ahead = np.repeat(sums[0::2] > sums[1::2], 2)[:, None]
-    yield "in pairs with a margin above 0", mask & ahead
-    yield "in pairs with a margin below 0", mask & ~ahead
-    gained = (sums > 0.0)[:, None]
-    for side, rows in (("chosen", chosen), ("rejected", ~chosen)):
-        yield f"in {side} completions that gained on the reference", mask & rows & gained
-        yield f"in {side} completions that fell behind the reference", mask & rows & ~gained
-
-
-def _log_ratios(inputs: Inputs, mask: Array) -> Array:
-    lp = np.asarray(inputs["policy"], np.float64)
-    base = 0.0 if inputs.get("reference") is None else np.asarray(inputs["reference"], np.float64)
-    return np.asarray(np.where(mask, lp - base, 0.0).sum(axis=1))
-
-
-def designed_of_kto(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
-    """Yield eight batches of labelled rows; the mean of the mismatched log-ratios has both signs."""
-    for index, (rows, width) in enumerate(SHAPES):
-        given = batch(example, rng, rows, width, narrow=index % 2 == 1)
-        given["desirable"] = np.arange(rows) % 3 > 0
-        others = rng.normal(0.0, 0.5, 5 + index)
-        away = (-1.0) ** index * (1.0 + 0.2 * index)
-        given["mismatched"] = (others - others.mean() + away).astype(np.asarray(example["policy"]).dtype)
-        yield given
-
-
-def places_of_kto(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
-    """Yield sets of slots by name."""
-    if output != "gradient":
-        return
-    mask, good = np.asarray(inputs["mask"], bool), np.asarray(inputs["desirable"], bool)[:, None]
-    yield "in desirable rows", mask & good
-    yield "in undesirable rows", mask & ~good
-    yield "outside completions", ~mask
-    yield "in completions of fewer than three tokens", mask & (mask.sum(axis=1) < 3)[:, None]
+GENERATORS = (
+    Generator(
+        "preference_loss",
+        {
+            "loss": ("dpo", "hinge", "ipo", "dpop", "simpo", "orpo", "cpo"),
+            **COMMON,
+            "constant": ("usual", "zero", "another"),
+            "lengths": ("sum", "mean"),
+            "reference": ("given", "none"),
+            "tokens": ("completion", "all"),
+        },
+        valid,
+    ),
+    Generator(
+        "kto_loss",
+        {
+            **COMMON,
+            "desirable": ("some", "all", "none"),
+            "mismatched": ((1.0, 5), (-1.0, 5), (0.5, 1), (0.0, 3)),  # mean of log-ratios, and how many
+            "weights": ((1.0, 1.33), (0.0, 2.0), (1.0, 1.0)),
+        },
+        valid_labelled,
+    ),
+    Generator("prefer", {"count": (5, 1, 2), "kind": KINDS}, valid_pairs),
+    Generator("best_of_n", {"count": (4, 1, 3), "group_size": (4, 1, 2), "kind": KINDS}, valid_groups),
+)

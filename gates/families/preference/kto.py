@@ -14,7 +14,7 @@ import numpy as np
 from gates.arithmetic import bounded
 from gates.arithmetic.functions import Value, absolute, detached, maximum, sigmoid, where
 from gates.arithmetic.number import Floats, gradient, number
-from gates.families.preference import edits, inputs
+from gates.families.preference import designed, edits
 from gates.families.preference.program import minus_log_sigmoid, widest_of
 from gates.families.preference.sides import Sides, either, held
 from gates.families.program import Choices, Data, Inputs, Program
@@ -107,10 +107,10 @@ KTO = Program(
     asked=asked,
     compute=compute,
     edits=edits.edits_of_kto,
-    inputs=inputs.designed_of_kto,
+    inputs=designed.designed_of_kto,
     outputs=("loss", "gradient"),
     variable="policy",
-    places=inputs.places_of_kto,
+    places=designed.places_of_kto,
     presets=edits.presets_of_kto,
 )
 PROGRAMS = (KTO,)

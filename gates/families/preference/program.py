@@ -16,7 +16,7 @@ from gates.arithmetic import bounded
 from gates.arithmetic.forms import accurate, merged
 from gates.arithmetic.functions import Value, absolute, exp, log, logsigmoid, maximum, sigmoid, where
 from gates.arithmetic.number import Floats, Number, gradient, number, widest
-from gates.families.preference import edits, inputs
+from gates.families.preference import designed, edits
 from gates.families.preference.sides import Sides, either, held, likelihood
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.rows import tokens
@@ -261,12 +261,12 @@ PAIRS = Program(
     asked=asked,
     compute=compute,
     edits=edits.edits,
-    inputs=inputs.designed,
+    inputs=designed.designed,
     outputs=("loss", "gradient"),
     variable="policy",
-    places=inputs.places,
+    places=designed.places,
     presets=edits.presets,
-    examples=inputs.examples,
+    examples=designed.examples,
 )
 PROGRAMS = (PAIRS,)
 

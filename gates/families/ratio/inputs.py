@@ -1,16 +1,19 @@
-"""Designed calls of ratios, weights and statistics: batches that tell the edits of a program from each other."""
+"""Designed calls of ratios, weights and statistics, which tell the edits of a program from each other; and valid calls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from gates.arithmetic.functions import plain
-from gates.families import row_inputs
+from gates.families import arrays, row_inputs
 from gates.families.program import Inputs
 from gates.families.ratio import edits
 from gates.families.rows import Grid
+from gates.families.valid import Generator
 from gates.model import Array
 
 RATIO_PAIR, WEIGHTS_PAIR = ("policy", "old"), ("old", "sampling")
@@ -19,7 +22,7 @@ RATIO_PAIR, WEIGHTS_PAIR = ("policy", "old"), ("old", "sampling")
 def designed_ratio(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: log-ratios of both signs, rows that move up and down."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        policy = arrays.logprobs(rng, mask.shape) - 1e-3
         moved = rng.normal(0.0, 0.4, mask.shape) + np.resize((0.15, -0.1), len(mask))[:, None]
         yield row_inputs.laid_out(example, "policy", {"policy": policy, "old": policy - moved}, mask)
 
@@ -39,7 +42,7 @@ def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inpu
             used, tokens_ = len(mask), np.maximum(mask.sum(axis=1, keepdims=True), 1)
             goal, noise = np.resize(goals, (used, 1)), rng.normal(0.0, 0.3, mask.shape)
             moved = (goal - np.where(mask, noise, 0.0).sum(axis=1, keepdims=True)) / tokens_ + noise
-        old = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        old = arrays.logprobs(rng, mask.shape) - 1e-3
         yield row_inputs.laid_out(example, "old", {"old": old, "sampling": old - moved}, mask)
 
 
@@ -76,11 +79,66 @@ def _places(
 def designed_statistics(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: ratios on both sides of the clip range, advantages of both signs."""
     for mask in row_inputs.masks(example, "policy", rng):
-        policy = -np.asarray(rng.gamma(1.5, 0.8, mask.shape)) - 1e-3
+        policy = arrays.logprobs(rng, mask.shape) - 1e-3
         moved = rng.normal(0.05, 0.35, mask.shape)
-        arrays = {"policy": policy, "behaviour": policy - moved}
-        given = row_inputs.laid_out(example, "policy", arrays, mask)
+        values = {"policy": policy, "behaviour": policy - moved}
+        given = row_inputs.laid_out(example, "policy", values, mask)
         if example.get("advantages") is not None:
             drawn = np.resize([1.1, -0.6, 0.4, -1.3], len(mask)) * rng.uniform(0.5, 1.5, len(mask))
             given["advantages"] = drawn.astype(np.asarray(example["policy"]).dtype)
         yield given
+
+
+def valid_weights(
+    rng: np.random.Generator, bounds: tuple[float | None, float], missing: float, **choices: Any
+) -> dict[str, Any]:
+    """Return a call of `importance_weights` with a share of log-probs that were not recorded."""
+    made = row_inputs.moved(rng, WEIGHTS_PAIR, **choices)
+    unrecorded = rng.random(made["sampling"].shape) < missing
+    made["sampling"] = np.where(unrecorded, np.nan, made["sampling"]).astype(choices["dtype"])
+    return {**made, "c_min": bounds[0], "c_max": bounds[1]}
+
+
+def valid_statistics(
+    rng: np.random.Generator, signs: str, widths: tuple[float, float], **choices: Any
+) -> dict[str, Any]:
+    """Return a call of `ratio_statistics`."""
+    made = row_inputs.moved(rng, ("policy", "behaviour"), **choices)
+    drawn = rng.normal(0.0, 1.0, choices["shape"][:1]).astype(choices["dtype"])
+    advantages = {
+        "both": drawn,
+        "none": None,
+        "positive": np.abs(drawn),
+        "negative": -np.abs(drawn),
+        "zero": 0.0 * drawn,
+    }
+    return {**made, "epsilon_low": widths[0], "epsilon_high": widths[1], "advantages": advantages[signs]}
+
+
+GENERATORS = (
+    Generator(
+        "importance_ratio",
+        {**row_inputs.MOVED, "level": ("token", "seq_mean", "seq_sum")},
+        partial(row_inputs.moved, names=RATIO_PAIR),
+    ),
+    Generator(
+        "importance_weights",
+        {
+            **row_inputs.MOVED,
+            "correction": ("tis", "mis"),
+            "level": ("token", "seq_sum"),
+            "bounds": ((0.5, 2.0), (None, 1.5), (1.0, 3.0), (1.0, 1.0), (0.0, 1.0)),
+            "missing": (0.0, 0.3, 1.0),
+        },
+        valid_weights,
+    ),
+    Generator(
+        "ratio_statistics",
+        {
+            **row_inputs.MOVED,
+            "signs": ("both", "none", "positive", "negative", "zero"),
+            "widths": ((0.2, 0.28), (0.0, 0.0), (0.9, 5.0)),
+        },
+        valid_statistics,
+    ),
+)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.sampling import inputs as made
 from gates.model import Array, Bound, Draw, Evidence, Op
 
 LARGE = 151_936
@@ -85,11 +86,10 @@ QUANTITIES = {
 
 def distinct(rng: np.random.Generator, rows: int, size: int, dtype: str) -> Array:
     """Return logits without ties: permuted steps of which the least is far above a rounding."""
-    if size == LARGE:  # 20 nats, e-fold in 7,600 tokens; the steps grow and shrink by half
-        steps = np.cumsum(rng.uniform(0.5, 1.5, (rows, size)), axis=1) * (20.0 / size)
-        steps[:, -50:] += np.linspace(0.0, 8.0, 50)  # and a head of likely ones
-    else:  # the likeliest ones as far apart as in text
-        steps = np.sort(rng.normal(0.0, 3.0, (rows, size)), axis=1) + np.arange(size) * 1e-4
+    if size != LARGE:
+        return made.distinct(rng, rows, size, 1e-4).astype(dtype)
+    steps = np.cumsum(rng.uniform(0.5, 1.5, (rows, size)), axis=1) * (20.0 / size)  # 20 nats, e-fold in 7,600 tokens
+    steps[:, -50:] += np.linspace(0.0, 8.0, 50)  # and a head of likely ones
     return rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1).astype(dtype)
 
 

@@ -1,4 +1,4 @@
-"""Designed calls of a sampler's filters: rows on which one mistake does not look like another."""
+"""Designed calls of a sampler's filters, on which one mistake does not look like another; and valid calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.logprobs.inputs import logits as cut_logits
 from gates.families.program import Inputs
+from gates.families.valid import DTYPES, Generator
 from gates.model import Array
 
 SHAPES = ((4, 90), (3, 130), (5, 96), (4, 150), (6, 100), (3, 110), (5, 140), (4, 125))  # rows and tokens
@@ -41,10 +43,15 @@ def examples(inputs: Inputs) -> Iterator[Inputs]:
     yield inputs
 
 
+def distinct(rng: np.random.Generator, rows: int, size: int, gap: float) -> Array:
+    """Return logits without ties: permuted steps of at least a gap, the likeliest ones as far apart as in text."""
+    steps = np.sort(rng.normal(0.0, 3.0, (rows, size)), axis=1) + np.arange(size) * gap
+    return rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1)
+
+
 def batch(example: Inputs, rng: np.random.Generator, rows: int, size: int) -> dict[str, Any]:
     """Return one call."""
-    steps = np.sort(rng.normal(0.0, 3.0, (rows, size)), axis=1) + np.arange(size) * 1e-3
-    logits = rng.permuted(steps - steps.mean(axis=1, keepdims=True), axis=1)
+    logits = distinct(rng, rows, size, 1e-3)
     logits *= rng.permutation(np.resize(FLATNESS, rows))[:, None]
     logits[1::2] -= np.sort(logits, axis=1)[1::2, -8:-7]  # so that a penalty meets likely tokens of both signs
     tail = np.linspace(-0.6, 0.6, size - 2) + rng.uniform(0.0, 2e-3, size - 2)
@@ -118,3 +125,75 @@ def places_of_draws(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
         acts = np.asarray(inputs["xtc_coin"]) < inputs["xtc_probability"]
         yield "in rows on which XTC acts", acts
         yield "in rows on which XTC does not act", ~acts
+
+
+# --- valid calls: in the usual one every filter acts
+
+FILTERS: dict[str, tuple[Any, ...]] = {
+    "rows": (3, 1),
+    "size": (8, 1, 2, 16),
+    "kind": ("distinct", "tied", "equal", "halves", "cut"),
+    "dtype": DTYPES,
+    "order": ("hf", "mlx-lm"),
+    "temperature": (0.5, 0.0, 1.0, 2.0),
+    "top_k": (3, 0, 1, 8, 100),
+    "top_p": (0.9, 0.0, 0.5, 1.0),
+    "min_p": (0.25, 0.0, 1.0),
+    "xtc_probability": (0.5, 0.0, 1.0),
+    "xtc_threshold": (0.125, 0.0, 0.3, 1.0),
+    "special": ((0, -1), None, ()),
+    "repetition_penalty": (1.25, 1.0, 0.5),
+    "ties": ("all", None, "lower-id"),
+    "min_tokens_to_keep": (3, None, 50),
+    "presence_penalty": (1.5, 0.0, -1.0),
+    "frequency_penalty": (0.5, 0.0),
+    "bias": ("numbers", None, "cut"),
+}
+
+
+def valid(
+    rng: np.random.Generator, special: tuple[int, ...] | None, bias: str | None, **choices: Any
+) -> dict[str, Any]:
+    """Return a call of `filtered_logprobs`; what is rarely given is left out where its choice is None or 0."""
+    rows, size = shape = choices.pop("rows"), choices.pop("size")
+    logits = valid_logits(rng, shape, choices.pop("kind")).astype(choices.pop("dtype"))
+    made: dict[str, Any] = {name: choice for name, choice in choices.items() if choice is not None}
+    made |= {"logits": logits, "xtc_coin": None, "history": None}
+    if made["xtc_probability"]:
+        # Never the probability itself: mlx-lm acts there and the definition does not, once in 2²⁴ draws.
+        made["xtc_coin"] = rng.choice([0.0, 0.25, 0.75], rows)
+    if made["repetition_penalty"] != 1.0:
+        made["history"] = rng.integers(-1, size, (rows, 3))
+    if made["presence_penalty"] or made["frequency_penalty"]:
+        made["generated"] = rng.integers(-1, size, (rows, 4))
+    else:
+        del made["presence_penalty"], made["frequency_penalty"]
+    if special is not None:
+        made["xtc_special_tokens"] = np.array(special, np.int64) % size
+    if bias is not None:
+        made["logit_bias"] = rng.normal(0.0, 1.0, size)
+        made["logit_bias"][1:2] = -np.inf if bias == "cut" and size > 2 else made["logit_bias"][1:2]
+    return made
+
+
+def valid_logits(rng: np.random.Generator, shape: tuple[int, int], kind: str) -> Array:
+    """Return logits with ties, without, or some at −inf."""
+    untied = distinct(rng, *shape, 0.01)
+    if kind == "cut":
+        return cut_logits(rng, shape, kind)
+    halves = np.where(np.arange(shape[1]) % 2 == 0, 1.0, -60.0) * np.ones(shape)
+    # of equal ones the probabilities are powers of two: a mass lies exactly at a threshold
+    return {"tied": np.round(untied / 2), "equal": np.zeros(shape), "halves": halves}.get(kind, untied)
+
+
+def valid_draws(rng: np.random.Generator, uniform: str, **choices: Any) -> dict[str, Any]:
+    """Return a call of `sample_tokens`."""
+    rows = choices["rows"]
+    special = {"zero": np.zeros(rows), "eighths": rng.integers(0, 8, rows) / 8.0, "last": np.full(rows, 1.0 - 2.0**-53)}
+    return {**valid(rng, **choices), "uniforms": special.get(uniform, rng.random(rows))}
+
+
+GENERATORS = (
+    Generator("filtered_logprobs", FILTERS, valid),
+    Generator("sample_tokens", {**FILTERS, "uniform": ("any", "zero", "eighths", "last")}, valid_draws),
+)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families import arrays, layouts
+from gates.families import arrays, layouts, row_inputs
 from gates.families.advantages import recurrence
 from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.units import UNIT
@@ -64,24 +64,15 @@ def _make(
         mask[3] = False
         reward, value = (np.where(mask, x, bad).astype(dtype) for x, bad in ((reward, np.nan), (value, np.inf)))
         terminal |= ~mask
-    made: dict[str, Any] = {
+    made = {
         "rewards": reward,
         "values": value,
         "gamma": gamma,
         "lam": lam,
         "bootstrap": rng.normal(0.0, 2.0, (count,)).astype(dtype) if ends else None,
         "terminal": terminal if ends else None,
-        "mask": mask,
-        "lengths": None,
     }
-    if rows == "lengths":
-        made |= {"mask": None, "lengths": mask.sum(axis=1)}
-    if rows == "flat":
-        flat = {name: made[name][mask] for name in ("rewards", "values", "terminal")}
-        made |= {**flat, "mask": None, "lengths": mask.sum(axis=1)}
-    if rows == "whole":
-        made |= {"mask": None}
-    return made
+    return row_inputs.passed(made, mask, rows)
 
 
 def _cases() -> Iterator[Case]:

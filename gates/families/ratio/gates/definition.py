@@ -23,9 +23,8 @@ NOT_INFINITE = "overflowing ratios that are not +∞"
 
 
 def _make(rng: np.random.Generator, level: str, form: str, size: str, dtype: str) -> dict[str, Any]:
-    drawn = pair(rng, form, dtype, SPREADS[size], hostile=size == "hostile")
-    policy, old = drawn.pop("pair")
-    return {"policy": policy, "old": old, "level": level, **drawn}
+    drawn = pair(rng, ("policy", "old"), form, dtype, SPREADS[size], hostile=size == "hostile")
+    return {**drawn, "level": level}
 
 
 def _case(level: str, form: str, size: str, dtype: str, *, asks: Level | None = None, quick: bool = False) -> Case:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.families import arrays, row_inputs
 from gates.model import Array, Bound
 
 DTYPES = ("float32", "float64")
@@ -26,6 +27,7 @@ def bounds(quantity: str) -> dict[str, Bound]:
 
 def pair(
     rng: np.random.Generator,
+    names: tuple[str, str],
     form: str,
     dtype: str,
     spread: float,
@@ -47,26 +49,20 @@ def pair(
         mask &= rng.random(mask.shape) < 0.6
         mask[4, ::2] = True
         mask[:, 0] = lengths > 0
-    first = -rng.gamma(1.5, 0.8, mask.shape)
+    first = arrays.logprobs(rng, mask.shape)
     along = np.roll(np.linspace(-drift, drift, rows), rows // 2)  # at both ends the weights that no bound stops
     along /= np.maximum(mask.sum(axis=1), 1)
     second = first - rng.normal(0.0, spread, mask.shape) - along[:, None]
     both = [x.astype(dtype) for x in (first, second)]
-    if form == "flat":
-        return {"pair": [x[mask] for x in both], "mask": None, "lengths": lengths}
-    if form == "whole":
-        return {"pair": both, "mask": None, "lengths": None}
-    if hostile:
+    if hostile and form not in {"flat", "whole"}:
         both = [np.where(mask, x, np.nan).astype(dtype) for x in both]
-    by_length = form in {"prefix", "wider"}
+    layout = {"prefix": "lengths", "wider": "lengths"}.get(form, form)
+    drawn = row_inputs.passed(dict(zip(names, both, strict=True)), mask, layout)
     if form == "wider":  # a column behind the longest row, so that it is not the width
-        both = [np.pad(x, ((0, 0), (0, 1)), constant_values=np.nan if hostile else -0.75) for x in both]
-        both[1][:, -1] -= 0.5
-    return {
-        "pair": both,
-        "mask": None if by_length else mask,
-        "lengths": lengths if by_length else None,
-    }
+        for name, less in zip(names, (0.0, 0.5), strict=True):
+            drawn[name] = np.pad(drawn[name], ((0, 0), (0, 1)), constant_values=np.nan if hostile else -0.75)
+            drawn[name][:, -1] -= less
+    return drawn
 
 
 def moved(left: Array, right: Array) -> Array:

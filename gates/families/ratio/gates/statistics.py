@@ -29,19 +29,14 @@ def _make(
     dtype: str,
     signs: bool,  # noqa: FBT001  a keyword of partial
 ) -> dict[str, Any]:
-    drawn = pair(rng, form, dtype, SPREADS[size], rows=ROWS, hostile=size == "hostile")
-    policy, behaviour = drawn.pop("pair")
+    names = ("policy", "behaviour")
+    drawn = pair(rng, names, form, dtype, SPREADS[size], rows=ROWS, hostile=size == "hostile")
     if size == "near":  # else χ² is 0 by chance, and a plain exp(2D) − 1 has no digit left
+        policy, behaviour = (drawn[name] for name in names)
         where = np.ones(policy.shape, bool) if drawn["mask"] is None else drawn["mask"]
-        policy = (policy - (policy.astype(np.float64) - behaviour)[where].mean()).astype(dtype)
-    return {
-        "policy": policy,
-        "behaviour": behaviour,
-        "epsilon_low": 0.2,
-        "epsilon_high": 0.28,
-        "advantages": np.resize(np.array([1.1, -0.6, 0.4, -1.3, 0.0], dtype), ROWS) if signs else None,
-        **drawn,
-    }
+        drawn["policy"] = (policy - (policy.astype(np.float64) - behaviour)[where].mean()).astype(dtype)
+    advantages = np.resize(np.array([1.1, -0.6, 0.4, -1.3, 0.0], dtype), ROWS) if signs else None
+    return {**drawn, "epsilon_low": 0.2, "epsilon_high": 0.28, "advantages": advantages}
 
 
 def _one_token(rng: np.random.Generator, dtype: str) -> dict[str, Any]:

@@ -25,13 +25,13 @@ ASKED: Mapping[str, Level] = {"hostile": "robustness", "unrecorded": "rule"}
 def _make(rng: np.random.Generator, form: str, dtype: str, choice: Mapping[str, Any], kind: str) -> dict[str, Any]:
     by_token, hostile = choice["level"] == "token", kind == "hostile"
     spread, drift = (1.0, 0.0) if by_token else (0.05, 3.0)
-    drawn = pair(rng, form, dtype, spread, rows=24, drift=drift, hostile=hostile)
-    old, sampling = drawn.pop("pair")
+    drawn = pair(rng, ("old", "sampling"), form, dtype, spread, rows=24, drift=drift, hostile=hostile)
+    old, sampling = drawn["old"], drawn["sampling"]
     same = rng.random(old.shape) < 0.15
     sampling = np.where(same, old, sampling)  # Δ = 0, so that the ratio is exactly 1
     if kind == "unrecorded":
         sampling = np.where(rng.random(old.shape) < 0.2, np.nan, sampling)
-    return {"old": old, "sampling": sampling.astype(dtype), **choice, **drawn}
+    return {**drawn, "sampling": sampling.astype(dtype), **choice}
 
 
 def _case(kind: str, correction: str, level: str, bound: str, form: str, dtype: str) -> Case:

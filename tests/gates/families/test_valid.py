@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from itertools import combinations, islice
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
-
-from valid_inputs import covering, pairs
-from valid_inputs.catalogue import GENERATORS
-
+from gates.families.generators import generators
+from gates.families.valid import covering, pairs
 from gates.model import Op
 from gates.registry import load
 from gates.subjects.numpy_baseline.subject import OPS
 
+GENERATORS = generators()
 DECLARED: dict[str, list[Op]] = defaultdict(list)
 for _gate in load().gates.values():
     for _op in _gate.ops:
