@@ -20,7 +20,7 @@ from gates.run.plan import case_seed
 from reference.oracle import advantages, gae, kl, logprobs, losses, preference, ratio, sampling, statistics
 
 UNNAMED = frozenset(("nothing known", "ambiguous", "lower precision"))
-WIDE = ("151936", "wide", "tied")  # cases of the samplers that take long, or whose draw rounding decides
+HARD = ("151936", "wide", "tied", "temperature-zero")  # cases of the samplers that take long, or that rounding decides
 
 
 def _with_entropy(*, entropy: bool = False, **given: Any) -> Any:
@@ -64,7 +64,10 @@ def cases(program: Program) -> Mapping[str, tuple[Gate, Case]]:
         for gate in gates
         for case in gate.cases
         if case.level in {None, "definition"}
-        and not (program.op in {"filtered_logprobs", "sample_tokens"} and any(word in case.name for word in WIDE))
+        and not (
+            program.op in {"filtered_logprobs", "sample_tokens"}
+            and any(word in f"{gate.id}-{case.name}" for word in HARD)
+        )
         and _example(program, gate, case) is not None
     }
 
@@ -138,12 +141,11 @@ def other_name(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -
     named = diagnose(program, of_edits(program, given, edits))
     if named.words in {" · ".join(edit.sentence for edit in order) for order in permutations(edits)}:
         return ""
-    known, scale = edits_of(program, given), "what is asked, times "
-    parts = [named.words] if named.words in known else named.words.split(" · ")
-    alike = tuple(known[part] for part in parts if part in known)
-    factor = float(named.words.removeprefix(scale)) if named.words.startswith(scale) else 1.0
-    described = factor != 1.0 or named.kind in {"as asked", "convention", "mistake"}
-    return "" if described and same(program, given, edits, alike, factor) else named.words or named.kind
+    known = edits_of(program, given)
+    words, _, size = named.words.rpartition(", times ") if named.kind == "scaled" else (named.words, "", "1")
+    alike = tuple(known[part] for part in ([words] if words in known else words.split(" · ")) if part in known)
+    described = named.kind in {"as asked", "convention", "mistake", "scaled"}
+    return "" if described and same(program, given, edits, alike, float(size)) else named.words or named.kind
 
 
 def misnamed(program: Program, given: list[Inputs], every: int = 1, first: int = 0) -> list[str]:
