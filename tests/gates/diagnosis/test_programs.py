@@ -64,7 +64,7 @@ NAMED: Mapping[str, tuple[int, tuple[str, ...]]] = {  # of every n-th edit, each
     "selective_log_softmax_backward": (3, ("*",)),
     "policy_loss": (6, (FIRST,)),
     "preference_loss": (17, (FIRST,)),
-    "kto_loss": (5, (FIRST,)),
+    "kto_loss": (3, (FIRST,)),
     "importance_ratio": (
         5,
         ("token-masked-typical-float32", "seq_mean-holes-apart-float32", "seq_sum-flat-typical-float32"),
