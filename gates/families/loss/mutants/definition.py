@@ -132,8 +132,8 @@ in_trainer(
 in_numpy(
     "loss.dapo-denominators-swapped",
     "loss:policy_loss",
-    "loss.patches.edits:step_and_prompts_swapped",
-    mistake="DAPO's token mean runs over the step where prompts have their own, and the other way round",
+    "loss.patches.edits:token_mean_for_prompts",
+    mistake="DAPO's token mean runs over the step where each prompt has its own",
     arises="the paper's equation 8 is per prompt, its code and verl's per step",
     source=(
         "verl-project/verl#2776: token mean per batch, not group; huggingface/trl#5375: DAPO's tokens over the batch"
@@ -182,7 +182,7 @@ in_numpy(
 in_numpy(
     "loss.dapo-window-forgotten",
     "loss:policy_loss",
-    "loss.patches.edits:token_mean",
+    "loss.patches.edits:token_mean_of_window",
     mistake="a window divides by its own tokens instead of its share of the generation batch's",
     arises="a per-micro-batch denominator, which micro-batching may not have",
     source="verl-project/verl#7321: fallback counts the micro-batch's tokens",

@@ -10,10 +10,11 @@ from gates.families.loss.program import PROGRAM
 
 row_mean = edited(PROGRAM, "mean over rows of each row's token mean")
 token_mean = edited(PROGRAM, "token mean over the step: Σ m·l / Σ m")
-step_and_prompts_swapped = edited(
-    PROGRAM,
-    "token mean of each prompt, then the mean over prompts (asked: token mean over the step: Σ m·l / Σ m)",
-    "token mean over the step: Σ m·l / Σ m (asked: token mean of each prompt, then the mean over prompts)",
+token_mean_for_prompts = edited(
+    PROGRAM, "token mean over the step: Σ m·l / Σ m (asked: token mean of each prompt, then the mean over prompts)"
+)
+token_mean_of_window = edited(
+    PROGRAM, "token mean over the step: Σ m·l / Σ m (asked: sum over tokens / the tokens of the generation batch)"
 )
 padded_width = edited(PROGRAM, "mean over the padded width: sum over tokens / (B · T)")
 sum_of_row_means = edited(PROGRAM, "sum over rows of token means, not divided by B")
