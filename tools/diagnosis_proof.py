@@ -2,13 +2,12 @@
 
     .venv/bin/python tools/diagnosis_proof.py                    # every program: two minutes; recorded
     .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # one program, not recorded
-    .venv/bin/python tools/diagnosis_proof.py --mutants          # also every mutant of these ops: five minutes
 
 The programs are tests/bugs/{blind,known,odd}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of `blind` were
 written before their author had seen the edits of gates/diagnosis, those of `known` together with the edits, and those of
 `odd` to be unlike any edit. Each is judged by the definitions of its op, and wrong ops are diagnosed as in `gates check`. A
 program has its expectation: COMPUTES is part of the name, or None if no edit or pair of edits is this bug; then WHERE is
-part of the reported location.
+part of the reported location. Mutants are no evidence of naming: most are edits, which the search holds as candidates.
 
 A program is `named` (as expected), `unnamed` (nothing known, or two definitions that match equally), or `misnamed` (another
 name than the expected one). The proof fails if a program is misnamed or not diagnosed, if a location is not the expected
@@ -31,14 +30,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import named_mutants
 import proofs
 
 sys.path.insert(0, str(proofs.ROOT))
 
 from gates.diagnosis.collect import NAMED, Diagnoser
-from gates.families.programs import programs as diagnosable
-from gates.model import Mutant, Subject
+from gates.model import Subject
 from gates.registry import load
 from gates.report.progress import Bar
 from gates.results.atomic_write import write_whole
@@ -217,32 +214,6 @@ def problems(record: dict[str, dict[str, Any]]) -> list[str]:
     return failures
 
 
-def diagnose_mutants(jobs: int) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Diagnose every mutant of an op with a forward definition; return the names by mutant, and problems."""
-    registry, record = load(), {}
-    chosen = [mutant for mutant in registry.mutants.values() if mutant.grade == "wrong" and _pure_cases(mutant)]
-    with Bar("mutants", len(chosen)) as bar:
-        for mutant in chosen:
-            options = Options(jobs=jobs, mutant={"target": mutant.target, "patch": mutant.patch})
-            names = {
-                diagnosis.op: diagnosis.computes
-                for diagnosis in diagnosed(_pure_cases(mutant), options)
-                if diagnosis.kind in NAMED
-            }
-            record[mutant.name] = {"mistake": mutant.mistake, "words": names}
-            bar.advance(mutant.name)
-            print(f"{mutant.name}: {mutant.mistake}\n    {'; '.join(sorted(set(names.values()))) or '–'}", flush=True)
-    return record, named_mutants.problems({name: diagnosis["words"] for name, diagnosis in record.items()})
-
-
-def _pure_cases(mutant: Mutant) -> list[PlannedCase]:
-    registry = load()
-    gates = [registry.gates[name] for name in mutant.caught_by if name in registry.gates]
-    gates = [gate for gate in gates if not runs_a_model(gate) and {op.name for op in gate.ops} & diagnosable().keys()]
-    planned = plan(gates, [registry.subjects[mutant.host]], quick=True, proof=True)
-    return [item for item in planned if (item.case.level or item.gate.level) == "definition"]
-
-
 def main() -> int:
     """Return 1 if the proof fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -251,22 +222,14 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--programs", type=Path, nargs="*", default=FOLDERS, help="their folders")
-    parser.add_argument("--mutants", action="store_true", help="diagnose the catalogued mistakes too")
     options = parser.parse_args()
     began, whole = time.monotonic(), not options.names and tuple(options.programs) == FOLDERS
     record = diagnose_all(list(bugs(options.programs, options.names)), options.jobs)
     failed = problems(record)
     document: dict[str, Any] = {"counts": counts(record), "seconds_by_op": seconds(record), "programs": record}
-    if options.mutants:
-        document["mutants"], more = diagnose_mutants(options.jobs)
-        failed += more
     print(json.dumps(document["counts"], indent=1), *failed, sep="\n")
     if whole:
-        if options.mutants:
-            document["mutants_commit"] = proofs.revision()
-        kept = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
         document = {
-            **{name: kept.get(name) for name in ("mutants", "mutants_commit")},  # kept if this run has no mutants
             **document,
             "commit": proofs.revision(),
             "named_before_edits_were_added": BEFORE,

@@ -23,8 +23,3 @@ def mutation(mistaken: Fn) -> Callable[[Fn], Fn]:
         return replaced
 
     return patch
-
-
-def with_keywords(**changes: Any) -> Callable[[Fn], Fn]:
-    """Return the patch that calls the original with these keywords instead of the call's."""
-    return mutation(lambda original, **keywords: original(**{**keywords, **changes}))

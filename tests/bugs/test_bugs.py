@@ -78,15 +78,3 @@ def test_the_record_has_the_expected_words(recorded: dict[str, Any]) -> None:
     for name, one in recorded["programs"].items():
         text = (HERE / name).read_text(encoding="utf-8")
         assert f"COMPUTES = {one['expected']!r}".replace("'", '"') in text.replace("'", '"'), name
-
-
-def test_no_mutant_has_another_name(recorded: dict[str, Any]) -> None:
-    """The names of catalogued mistakes were read by a person, and written into the tool's table."""
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        import named_mutants  # noqa: PLC0415  tools is no package
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
-    words = {name: one["words"] for name, one in recorded["mutants"].items()}
-    assert not named_mutants.problems(words)
-    assert {name for name, by_op in words.items() if by_op} == set(named_mutants.NAMES)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.families.edits import conventions_first, mistakes, numbers, others
 from gates.families.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write it
@@ -79,18 +80,16 @@ SIZES_OF_STAGES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write
 GAMMAS, LAMBDAS = (1.0, 0.99, 0.95, 0.9), (1.0, 0.97, 0.95, 0.9, 0.0)  # as people write them
 
 
+@conventions_first
 def edits(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of advantages with these choices, conventions first."""
-    found = [*_scaled(asked), *_mistakes(asked)]
-    yield from (edit for edit in found if edit.convention)
-    yield from (edit for edit in found if not edit.convention)
+    """Yield the edits of advantages with these choices."""
+    yield from _scaled(asked)
+    yield from _mistakes(asked)
 
 
 def _scaled(asked: Choices) -> Iterator[Edit]:
     """Yield other baselines, scales, ddof and ε."""
-    for name, (words, known) in BASELINES.items():
-        if name != asked["baseline"]:
-            yield Edit(f"baseline: {words}", {"baseline": name}, known, BASELINES[asked["baseline"]][0])
+    yield from others("baseline", BASELINES, asked, "baseline: {}")
     if asked["scale"] == "none":
         for scale, ddof, mode, size in product(("group", "batch"), (0, 1), MODES, SIZES):
             change = {"scale": scale, "ddof": ddof, "eps": size, "eps_mode": mode}
@@ -139,13 +138,11 @@ def constants(asked: Choices, ddof: int, size: float, mode: str) -> Edit:
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
     if asked["scale"] != "none":
-        for name, words in SPREADS.items():
-            yield Edit(f"divided by {words}", {"spread": name})
-    for name, words in LAYOUTS.items():
-        yield Edit(words, {"layout": name})
+        yield from mistakes("spread", SPREADS, "divided by {}")
+    yield from mistakes("layout", LAYOUTS)
     yield Edit("advantages returned member-major, not in the order of the rewards", {"output": "member-major"})
-    yield from (Edit(words, {"times": name}) for name, words in TIMES.items())
-    yield from (Edit(words, {"after": name}) for name, words in AFTER.items())
+    yield from mistakes("times", TIMES)
+    yield from mistakes("after", AFTER)
     yield from (Edit(f"advantages clipped to ±{size:g}", {"clip": size}) for size in CLIPS)
     if asked["has_nan"]:
         yield Edit("unscored rewards counted as 0", {"nan": "zero"})
@@ -274,8 +271,8 @@ def edits_of_gae(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of a recurrence with these choices, conventions first."""
     gamma, lam = asked["gamma"], asked["lam"]
     yield Edit("advantages whitened over the batch's tokens afterwards", {"after": "whitened"}, convention=True)
-    yield from (Edit(f"γ = {x:g}", {"gamma": x}, True, f"{gamma:g}") for x in GAMMAS if x != gamma)
-    yield from (Edit(f"λ = {x:g}", {"lam": x}, True, f"{lam:g}") for x in LAMBDAS if x != lam)
+    yield from numbers("γ =", "gamma", GAMMAS, asked, convention=True)
+    yield from numbers("λ =", "lam", LAMBDAS, asked, convention=True)
     if gamma != lam:
         yield Edit("γ and λ exchanged", {"gamma": lam, "lam": gamma})
     yield Edit("the trace decays by λ, not by γλ", {"trace": "λ"})

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from gates.families.edits import conventions_first, mistakes, others
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 
@@ -66,24 +67,18 @@ CLAMPED = {
 CLAMPS = (1.0, 2.0, 5.0, 20.0)
 
 
+@conventions_first
 def of_tokens(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a KL with these choices, conventions first."""
-    found = [*_choices(asked), *_mistakes(asked)]
-    yield from (edit for edit in found if edit.convention)
-    yield from (edit for edit in found if not edit.convention)
+    """Yield the edits of a KL with these choices."""
+    yield from _choices(asked)
+    yield from _mistakes(asked)
 
 
 def _choices(asked: Choices) -> Iterator[Edit]:
-    for name, (words, known) in ESTIMATORS.items():
-        if name != asked["estimator"]:
-            yield Edit(words, {"estimator": name}, known, ESTIMATORS[asked["estimator"]][0])
+    yield from others("estimator", ESTIMATORS, asked)
     if asked["off_policy"]:
-        for name, (words, known) in RATIOS.items():
-            if name != asked["kl_ratio"]:
-                yield Edit(words, {"kl_ratio": name}, known, RATIOS[asked["kl_ratio"]][0])
-    for name, (words, known) in REDUCTIONS.items():
-        if name != asked["reduction"]:
-            yield Edit(words, {"reduction": name}, known, REDUCTIONS[asked["reduction"]][0])
+        yield from others("kl_ratio", RATIOS, asked)
+    yield from others("reduction", REDUCTIONS, asked)
     if asked["clamp"] is None:
         yield Edit("each estimate clamped to ±10", {"clamp": 10.0}, convention=True)
         yield from (Edit(f"each estimate clamped to ±{c:g}", {"clamp": c}) for c in CLAMPS)
@@ -95,7 +90,7 @@ def _choices(asked: Choices) -> Iterator[Edit]:
         yield Edit("the clamp ignored", {"clamp": None}, convention=True)
         sizes = (c for c in (10.0, *CLAMPS) if c != asked["clamp"])
         yield from (Edit(f"clamp ±{c:g}", {"clamp": c}, asked=f"±{asked['clamp']:g}") for c in sizes)
-        yield from (Edit(words, {"clamped": name}) for name, words in CLAMPED.items())
+        yield from mistakes("clamped", CLAMPED)
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
@@ -103,7 +98,7 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield Edit(inverted, {"direction": "inverted"})
     yield Edit("the KL with the wrong sign", {"sign": -1.0})
     yield Edit("the KL twice", {"sign": 2.0})
-    yield from (Edit(words, {"mask": name}) for name, words in MASKS.items())
+    yield from mistakes("mask", MASKS)
     if asked["reduction"] == "mean":
         yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})
 
@@ -156,9 +151,7 @@ def of_vocabulary(chosen: Choices) -> Iterator[Edit]:
     yield Edit(WORDS["of"]["reference"], {"of": "reference"}, convention=True)
     yield Edit(mixture, {"term": "mixture"}, convention=True)
     for choice, named in WORDS.items():
-        for name, words in named.items():
-            if name not in {"reference", "mixture", chosen[choice]}:
-                yield Edit(words, {choice: name})
+        yield from mistakes(choice, named, without=("reference", "mixture", chosen[choice]))
     yield Edit("the KL with the wrong sign", {"times": -1.0})
     yield Edit("the KL in bits, logarithms to base 2", {"times": 1.0 / np.log(2.0)})
     yield Edit("half of the KL", {"times": 0.5})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gates.families.edits import mistakes
 from gates.families.program import Choices, Edit
 
 TEMPERATURES = {
@@ -65,10 +66,9 @@ def edits(asked: Choices) -> Iterator[Edit]:
     if asked["tau"] != 1.0:
         yield from _tempered(asked)
     yield from _ids(asked)
-    yield from (Edit(words, {"value": name}) for name, words in VALUES.items())
-    for name, words in NORMALISERS.items():
-        if asked["positions"] and not (name == "rows" and asked["positions"] < 2):
-            yield Edit(words, {"normaliser": name})
+    yield from mistakes("value", VALUES)
+    if asked["positions"]:
+        yield from mistakes("normaliser", NORMALISERS, without=("rows",) if asked["positions"] < 2 else ())
     if asked["ignored"] != "none":
         yield Edit("ignored ids not set to 0: they are scored as id 0", {"ignored": "as id 0"})
         yield Edit("ignored ids not set to 0: a negative id counts from the end", {"ignored": "wraps"})
@@ -86,9 +86,7 @@ def _tempered(asked: Choices) -> Iterator[Edit]:
 
 
 def _ids(asked: Choices) -> Iterator[Edit]:
-    for name, words in IDS.items():
-        if asked["positions"] or name not in {"next", "previous", "first position"}:
-            yield Edit(words, {"ids": name})
+    yield from mistakes("ids", IDS, without=() if asked["positions"] else ("next", "previous", "first position"))
     if asked["positions"]:
         yield Edit(f"{IDS['next']}, the last one 0", {"ids": "next", "edge": "0"})
         yield Edit(f"{IDS['previous']}, the first one 0", {"ids": "previous", "edge": "0"})
@@ -102,13 +100,11 @@ def _in_part() -> Iterator[Edit]:
     """Yield temperatures that reach the log-probs or the entropy only in part."""
     only = {"temperature": "ignored", "entropy_tau": "divides"}
     yield Edit("log-probs at τ = 1 beside an entropy at τ", only)
-    yield from (Edit(ENTROPY_TAU[name], {"entropy_tau": name}) for name in ("multiplies", "twice"))
+    yield from mistakes("entropy_tau", ENTROPY_TAU, without=("ignored", "divides"))
 
 
 def _entropies(asked: Choices) -> Iterator[Edit]:
-    for name, words in ENTROPIES.items():
-        if asked["tau"] != 1.0 or name not in {"over τ", "times τ"}:
-            yield Edit(words, {"entropy": name})
+    yield from mistakes("entropy", ENTROPIES, without=() if asked["tau"] != 1.0 else ("over τ", "times τ"))
     yield from (Edit(words, {"entropy_ids": f"without {name}"}) for name, words in OF.items())
 
 
@@ -126,7 +122,6 @@ def presets(asked: Choices) -> Iterator[Edit]:
 
 
 OF_LOGPROBS = {
-    "given": "",
     "ones": "the gradient of each log-prob taken for 1, whatever it is",
     "negated": "the gradient with the wrong sign",
     "left out": "the log-probs' part left out",
@@ -137,7 +132,7 @@ def of_gradient(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of a gradient with these choices: its own, then those of the values."""
     if asked["tau"] != 1.0:
         yield Edit("the gradient by x/τ, not divided by τ", {"chain": False})
-    yield from (Edit(words, {"upstream": name}) for name, words in OF_LOGPROBS.items() if words)
+    yield from mistakes("upstream", OF_LOGPROBS)
     yield Edit("the gradient on the ids alone, without that of the normaliser", {"normaliser": "constant"})
     yield Edit("the gradient of the normaliser alone, without that on the ids", {"value": "constant"})
     if asked["with_entropy"]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
+from gates.families.edits import conventions_first, mistakes, numbers, others
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 from reference.algorithms import ALGORITHMS, VARIANTS, Algorithm
@@ -88,32 +90,39 @@ ADVANTAGES = {
     "next row": "each row with the advantage of the next one",
     "positive": "rows with A < 0 left out",
     "ones": "advantages ignored: A = 1",
+    "next token": "advantages shifted by one token",
+    "last token": "the advantage of the row's last token",
+    "row mean": "the mean of a row's advantages for each of its tokens",
 }
+KL_RATIOS = {
+    "none": ("not weighed by a ratio", True),
+    "token": ("times the token's ratio", True),
+    "sequence": ("times the row's ratio", True),
+}
+HELD = frozenset(("token", "seq_mean", "seq_sum"))  # levels of a ratio under a cap or a gate
 WIDTHS = (0.1, 0.2, 0.28, 0.3)
 BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
 
 
+@conventions_first
 def edits(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a loss with these choices, conventions first."""
-    found = [*_conventions(asked), *_mistakes(asked)]
-    yield from (edit for edit in found if edit.convention)
-    yield from (edit for edit in found if not edit.convention)
+    """Yield the edits of a loss with these choices."""
+    yield from _conventions(asked)
+    yield from _mistakes(asked)
 
 
-def _means(asked: Choices) -> Iterator[tuple[str, str, bool]]:
-    """Yield the aggregations that are not asked and whose constant is given."""
-    for name, (words, known) in MEANS.items():
-        if name != asked["mean"] and (name not in NEEDS or NEEDS[name] in asked["given"]):
-            yield name, words, known
+def _missing(asked: Choices) -> list[str]:
+    """Return the aggregations whose constant is not given."""
+    return [name for name, constant in NEEDS.items() if constant not in asked["given"]]
 
 
 def _conventions(asked: Choices) -> Iterator[Edit]:
-    for name, words, known in _means(asked):
-        yield Edit(words, {"mean": name}, known, MEANS[asked["mean"]][0])
+    yield from others("mean", MEANS, asked, without=_missing(asked))
+    if asked["bound"] in {"clip", "none", "cap", "gate"}:
+        yield from others(
+            "level", LEVELS, asked, without=LEVELS.keys() - HELD if asked["bound"] in {"cap", "gate"} else ()
+        )
     if asked["bound"] in {"clip", "none"}:
-        for name, (words, known) in LEVELS.items():
-            if name != asked["level"]:
-                yield Edit(words, {"level": name}, known, LEVELS[asked["level"]][0])
         for name, (words, known) in BOUNDS.items():
             if name != asked["bound"] and asked["low"] is not None:
                 yield Edit(words, {"bound": name}, known)
@@ -122,22 +131,12 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
 
 def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
     if asked["beta"]:
-        for name, (words, known) in ESTIMATORS.items():
-            if name != asked["estimator"]:
-                yield Edit(f"KL by {words}", {"estimator": name}, known, asked["estimator"])
-        levels = {
-            "none": "not weighed by a ratio",
-            "token": "times the token's ratio",
-            "sequence": "times the row's ratio",
-        }
-        for name, words in levels.items():
-            if name != asked["kl_ratio"]:
-                yield Edit(f"KL {words}", {"kl_ratio": name}, convention=True)
+        yield from others("estimator", ESTIMATORS, asked, "KL by {}")
+        yield from others("kl_ratio", KL_RATIOS, asked, "KL {}")
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
-    for name, words in MASKS.items():
-        yield Edit(words, {"mask": name})
+    yield from mistakes("mask", MASKS)
     if asked["level"].startswith("seq"):
         yield Edit("a row without tokens counted with the ratio 1: −A is added", {"numerator": "empty rows"})
     yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})
@@ -148,13 +147,7 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
         yield Edit("the policy term with the wrong sign", {"sign": -1.0})
     if "row_mask" in asked["given"]:
         yield Edit("rows that the row mask excludes counted", {"row_mask": "ignored"})
-    for name, words in ADVANTAGES.items():
-        yield Edit(words, {"advantages": name})
-    for name, words in (
-        ("next token", "advantages shifted by one token"),
-        ("last token", "the advantage of the row's last token"),
-    ):
-        yield Edit(words, {"advantages": name})
+    yield from mistakes("advantages", ADVANTAGES)
     yield from _ratios(asked)
     yield from _clips(asked)
     if asked["beta"]:
@@ -173,8 +166,10 @@ def _ratios(asked: Choices) -> Iterator[Edit]:
         if "reference" in asked["given"]:
             yield Edit("the ratio to the reference, not to the old policy", {"log_ratio": "reference"})
         yield Edit("old log-probs shifted by one token", {"log_ratio": "old next token"})
-    if asked["log_ratio"] == "given" or asked["bound"] not in {"cap", "taper"}:
         yield Edit("a ratio without gradient (detached)", {"log_ratio": "detached"})
+    elif asked["bound"] not in {"cap", "taper"}:
+        live = "the policy's own log-probs taken for old ones with their gradient, which cancels"
+        yield Edit(live, {"log_ratio": "detached"})
 
 
 def _clips(asked: Choices) -> Iterator[Edit]:
@@ -207,17 +202,18 @@ def _widths(asked: Choices) -> Iterator[Edit]:
 def _of_the_clip(asked: Choices) -> Iterator[Edit]:
     low, high = asked["low"], asked["high"]
     yield from _widths(asked)
+    above = "the clip only where A < 0" if asked["delta"] is None else "δ instead of 1 + ε_high where A > 0"
     picks = {
         "free": "a clip that never acts: r·A",
         "held": "clip(r)·A without the minimum",
         "max": "the maximum of both terms instead of the minimum",
         "min, A > 0 only": "the clip only where A > 0",
-        "min, A < 0 only": "the clip only where A < 0",
+        "min, A < 0 only": above,
         "straight through": "a clip that lets the gradient through",
     }
-    yield from (Edit(words, {"pick": pick}) for pick, words in picks.items())
-    yield from (Edit(f"ε_low {x:g}", {"low": x}, asked=f"{low:g}") for x in WIDTHS if low is not None and x != low)
-    yield from (Edit(f"ε_high {x:g}", {"high": x}, asked=f"{high:g}") for x in WIDTHS if high is not None and x != high)
+    yield from mistakes("pick", picks)
+    yield from numbers("ε_low", "low", WIDTHS, asked)
+    yield from numbers("ε_high", "high", WIDTHS, asked)
     yield from (
         Edit(f"ε {x:g} on both sides of the clip", {"low": x, "high": x})
         for x in WIDTHS
@@ -227,6 +223,10 @@ def _of_the_clip(asked: Choices) -> Iterator[Edit]:
 
 def _in_nats(asked: Choices) -> Iterator[Edit]:
     yield from _widths(asked)
+    low, high = asked["low"], asked["high"]
+    if low is not None and high is not None and low < 1.0:
+        linear = {"low": -math.log1p(-low), "high": math.log1p(high)}
+        yield Edit("bounds 1 ± ε of the ratio, not ±ε of its logarithm", linear)
     yield Edit("both bounds on every log-ratio", {"pick": "both"})
     yield Edit("bounds of the log-ratio by the wrong sign of A", {"pick": "other side"})
     yield Edit("bounds on the row's mean log-ratio, not on each token's", {"pick": "late"})
@@ -255,7 +255,7 @@ def _gates(asked: Choices) -> Iterator[Edit]:
         yield Edit("the two temperatures swapped", {"tau": (down, up)})
         yield Edit("the temperature of A > 0 everywhere", {"tau": (up, up)})
         yield Edit("the temperature of A < 0 everywhere", {"tau": (down, down)})
-    gates = {
+    picks = {
         "log": "the gate of D, not of r − 1",
         "uncentred": "the gate of r, not of r − 1",
         "no factor": "the gate without its factor 4/τ",
@@ -263,7 +263,7 @@ def _gates(asked: Choices) -> Iterator[Edit]:
         "factor 2/τ": "the factor 2/τ, not 4/τ",
         "factor 1/τ": "the factor 1/τ, not 4/τ",
     }
-    yield from (Edit(words, {"pick": name}) for name, words in gates.items())
+    yield from mistakes("pick", picks)
     yield Edit("temperatures ignored: τ = 1", {"tau": (1.0, 1.0)})
 
 
@@ -274,12 +274,10 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
     yield Edit("the KL with the wrong sign", {"beta": -beta})
     yield Edit("the KL twice", {"beta": 2.0 * beta})
     yield Edit("half of the KL", {"beta": 0.5 * beta})
-    yield from (Edit(f"β {x:g}", {"beta": x}, asked=f"{beta:g}") for x in BETAS if x != beta)
-    yield from (
-        Edit(words, {"kl": name}) for name, words in PENALTIES.items() if name != "old" or "old" in asked["given"]
-    )
-    for name, words, _ in _means(asked):
-        yield Edit(f"KL averaged otherwise than the policy term: {words}", {"kl_mean": name})
+    yield from numbers("β", "beta", BETAS, asked)
+    yield from mistakes("kl", PENALTIES, without=() if "old" in asked["given"] else ("old",))
+    means = {name: f"KL averaged otherwise than the policy term: {words}" for name, (words, _) in MEANS.items()}
+    yield from mistakes("kl_mean", means, without=(asked["mean"], *_missing(asked)))
     if asked["kl_clamp"] is not None:
         yield Edit("the KL's clamp ignored", {"kl_clamp": None})
     else:

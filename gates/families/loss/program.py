@@ -19,7 +19,15 @@ from gates.families.loss.terms import penalty, surrogate
 from gates.families.program import Choices, Data, Inputs, Program
 from reference.algorithms import Algorithm, composed
 
-CONSTANTS = ("group_size", "micro_batches", "max_length", "tokens_in_step", "old", "reference")  # a call may lack them
+CONSTANTS = (  # a call may lack them
+    "group_size",
+    "micro_batches",
+    "max_length",
+    "tokens_in_step",
+    "old",
+    "reference",
+    "row_mask",
+)
 
 
 def row_of(given: Mapping[str, Any]) -> Algorithm:

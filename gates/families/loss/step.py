@@ -150,6 +150,7 @@ ADVANTAGES: Mapping[str, Callable[[Value, Array], Value]] = {
     "next row": lambda a, counts: a[np.roll(np.arange(len(counts)), -1)],
     "next token": lambda a, counts: a[:, _following(counts)],
     "last token": _of_last_token,
+    "row mean": lambda a, counts: total(a, counts) / tokens(counts) * np.ones(counts.shape),
     "positive": lambda a, counts: maximum(a, 0.0),  # noqa: ARG005
     "ones": lambda a, counts: a * 0.0 + 1.0,  # noqa: ARG005
 }

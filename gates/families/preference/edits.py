@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gates.families.edits import conventions_first, mistakes, numbers
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 
@@ -30,6 +31,12 @@ REFERENCES = {
     "chosen only": "the reference subtracted from the chosen completion only",
     "rejected only": "the reference subtracted from the rejected completion only",
     "next token": "reference log-probs shifted by one token",
+}
+SLOTS = {  # what is counted; a completion has no holes
+    **{name: words for name, words in MASKS.items() if name != "filled"},
+    "prompt too": "the prompt counted",
+    "without last column": "the last column of the batch not counted",
+    "without first column": "the first column of the batch not counted",
 }
 SIDES = {
     "swapped": "chosen and rejected swapped",
@@ -81,11 +88,11 @@ BETAS = (0.01, 0.05, 0.1, 0.2, 0.25, 0.5, 2.0)
 SMOOTHINGS = (0.1, 0.2, 0.3)
 
 
+@conventions_first
 def edits(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a loss with these choices, conventions first."""
-    found = [*_conventions(asked), *_mistakes(asked)]
-    yield from (edit for edit in found if edit.convention)
-    yield from (edit for edit in found if not edit.convention)
+    """Yield the edits of a loss with these choices."""
+    yield from _conventions(asked)
+    yield from _mistakes(asked)
 
 
 def _conventions(asked: Choices) -> Iterator[Edit]:
@@ -138,17 +145,12 @@ def losses(asked: Choices) -> dict[str, dict[str, Any]]:
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
-    for name, words in MASKS.items():
-        if name != "filled":  # a completion has no holes
-            yield Edit(words, {"mask": name})
-    yield Edit("the prompt counted", {"mask": "prompt too"})
-    yield Edit("the last column of the batch not counted", {"mask": "without last column"})
-    yield Edit("the first column of the batch not counted", {"mask": "without first column"})
-    yield from (Edit(words, {"sides": name}) for name, words in SIDES.items())
+    yield from mistakes("mask", SLOTS)
+    yield from mistakes("sides", SIDES)
     if asked["reference"] == "none" and asked["number"] != "odds":
         yield Edit(REFERENCES["own"], {"reference": "own"})
     elif asked["reference"] != "none":
-        yield from (Edit(words, {"reference": name}) for name, words in REFERENCES.items())
+        yield from mistakes("reference", REFERENCES)
     yield Edit("no gradient of the rejected side (detached)", {"gradient": "chosen"})
     yield Edit("no gradient of the chosen side (detached)", {"gradient": "rejected"})
     yield Edit("the loss with the wrong sign", {"sign": -1.0, "alpha": -asked["alpha"]})
@@ -162,16 +164,16 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
 def _betas(asked: Choices) -> Iterator[Edit]:
     beta = asked["beta"]
     if asked["form"] != "ipo":
-        for name, words in PLACES.items():
-            if name != asked["place"] and not (asked["number"] == "odds" and name in {"chosen", "rejected"}):
-                yield Edit(words, {"place": name})
+        yield from mistakes(
+            "place", PLACES, without=(asked["place"], *(("chosen", "rejected") if asked["number"] == "odds" else ()))
+        )
         if asked["place"] == "outside":
             yield Edit("β inside the sigmoid, where it must multiply the loss", {"place": "inside"})
     yield Edit("β missing (1)", {"beta": 1.0}, asked=f"{beta:g}")
     yield Edit("β squared", {"beta": beta * beta})
     yield Edit("β doubled", {"beta": 2.0 * beta})
     yield Edit("half of β", {"beta": 0.5 * beta})
-    yield from (Edit(f"β {x:g}", {"beta": x}, asked=f"{beta:g}") for x in BETAS if x not in {beta, 2 * beta, beta / 2})
+    yield from numbers("β", "beta", [x for x in BETAS if x not in {2 * beta, beta / 2}], asked)
 
 
 def _of_form(asked: Choices) -> Iterator[Edit]:
@@ -179,9 +181,9 @@ def _of_form(asked: Choices) -> Iterator[Edit]:
         yield from (
             Edit(f"target {x}", {"target": x}, asked="1/(2β)") for x in ("1/β", "β/2", "β", "1/2", "1", "0", "2/β")
         )
-        yield from (Edit(words, {"form": name}) for name, words in SQUARES.items())
+        yield from mistakes("form", SQUARES)
     else:
-        yield from (Edit(words, {"form": name}) for name, words in FORMS.items() if name != asked["form"])
+        yield from mistakes("form", FORMS, without=(asked["form"],))
     if smoothing := asked["smoothing"]:
         words = f"label smoothing {1.0 - smoothing:g}: on the wrong side"
         yield Edit(words, {"smoothing": 1.0 - smoothing}, asked=f"{smoothing:g}")
@@ -189,10 +191,10 @@ def _of_form(asked: Choices) -> Iterator[Edit]:
         yield Edit("(1 − s)·log σ without the smoothed term", {"smoothed": "first term"})
         yield Edit("the smoothed term with the wrong sign", {"smoothed": "subtracted"})
     elif asked["name"] == "dpo":
-        yield from (Edit(f"label smoothing {s:g}", {"smoothing": s}, asked="0") for s in SMOOTHINGS)
+        yield from numbers("label smoothing", "smoothing", SMOOTHINGS, asked)
     if asked["penalty"]:
         yield Edit("DPOP's penalty ignored", {"penalty": None})
-        yield from (Edit(words, {"penalised": name}) for name, words in PENALTIES.items())
+        yield from mistakes("penalised", PENALTIES)
     if gamma := asked["margin"]:
         yield Edit("the margin γ missing", {"margin": None})
         yield Edit("the margin γ multiplied by β", {"margin": gamma * asked["beta"]})
@@ -286,16 +288,11 @@ def edits_of_kto(asked: Choices) -> Iterator[Edit]:
     own = "z0 from the rows' own log-ratios, not from mismatched ones"
     yield Edit(own, {"anchor": "own"}, convention=True)
     yield Edit('no z0 (as in TRL loss_type="apo_zero_unpaired")', {"anchor": "none"}, convention=True)
-    for name, words in ANCHORS.items():
-        if name not in {"own", "none"}:
-            yield Edit(words, {"anchor": name})
-    yield from (Edit(words, {"loss": name}) for name, words in KTO_LOSSES.items())
-    yield from (Edit(words, {"labels": name}) for name, words in LABELS.items())
-    yield from (Edit(words, {"mean": name}) for name, words in MEANS.items())
-    yield from (Edit(words, {"mask": name}) for name, words in MASKS.items() if name != "filled")
-    yield Edit("the prompt counted", {"mask": "prompt too"})
-    yield Edit("the last column of the batch not counted", {"mask": "without last column"})
-    yield Edit("the first column of the batch not counted", {"mask": "without first column"})
+    yield from mistakes("anchor", ANCHORS, without=("own", "none"))
+    yield from mistakes("loss", KTO_LOSSES)
+    yield from mistakes("labels", LABELS)
+    yield from mistakes("mean", MEANS)
+    yield from mistakes("mask", SLOTS)
     yield from (Edit(REFERENCES[name], {"reference": name}) for name in sorted(OTHERS))
     for name in ("mean", "width", "longest", "root"):
         yield Edit(ROWS[name][0], {"row": name}, asked="summed over tokens")

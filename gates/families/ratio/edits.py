@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gates.families.edits import conventions_first, mistakes, numbers, others
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 
@@ -40,24 +41,23 @@ def _of_pair(asked: Choices, inverted: str) -> Iterator[Edit]:
     yield Edit(inverted, {"log_ratio": "inverted"})
     yield Edit("exp(|D|)", {"log_ratio": "absolute"})
     yield Edit("log-probs of the second policy shifted by one token", {"log_ratio": "next"})
-    yield from (Edit(words, {"form": name}) for name, words in FORMS.items())
-    yield from (Edit(words, {"mask": name}) for name, words in MASKS.items())
+    yield from mistakes("form", FORMS)
+    yield from mistakes("mask", MASKS)
     if asked["padded"] and asked["level"] == "token":
         yield Edit("1 in slots without a token, not 0", {"padding": "1"})
 
 
+@conventions_first
 def of_ratio(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a ratio, conventions first."""
+    """Yield the edits of a ratio."""
     level = LEVELS[asked["level"]][0]
-    others = [(name, *named) for name, named in LEVELS.items() if name != asked["level"]]
-    yield from (Edit(words, {"level": name}, True, level) for name, words, known in others if known)
+    yield from others("level", LEVELS, asked)
     if asked["level"] != "token":
         yield Edit("the ratio of the row, repeated on each of its tokens", {"shape": "tokens"}, convention=True)
     for name in ("seq_mean", "seq_sum"):
         if name != asked["level"]:
             words = f"{LEVELS[name][0]}, repeated on each of its tokens"
             yield Edit(words, {"level": name, "shape": "tokens"}, True, level)
-    yield from (Edit(words, {"level": name}, asked=level) for name, words, known in others if not known)
     yield from _of_pair(asked, "the ratio inverted: exp(old − policy)")
     for name, words in MEANS.items():
         yield Edit(words, {"of_rows": name})
@@ -80,11 +80,12 @@ def of_ratio(asked: Choices) -> Iterator[Edit]:
         yield Edit(f"the ratio {inside}", {"clip": (low, high)})
 
 
+@conventions_first
 def of_weights(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a weight, conventions first."""
-    found = [*_corrections(asked), *_bounds(asked), *_of_pair(asked, "the ratio inverted: exp(sampling − old)")]
-    yield from (edit for edit in found if edit.convention)
-    yield from (edit for edit in found if not edit.convention)
+    """Yield the edits of a weight."""
+    yield from _corrections(asked)
+    yield from _bounds(asked)
+    yield from _of_pair(asked, "the ratio inverted: exp(sampling − old)")
 
 
 def _corrections(asked: Choices) -> Iterator[Edit]:
@@ -124,9 +125,9 @@ def _bounds(asked: Choices) -> Iterator[Edit]:
         yield Edit("a lower bound of 1/c_max", {"low": 1.0 / high})
     yield Edit("bounds of D, not of exp(D): from −c_min to c_max", {"bounded": "logarithm"})
     yield Edit("bounds 1 − c_min and 1 + c_max", {"low": None if low is None else 1.0 - low, "high": 1.0 + high})
-    yield from (Edit(f"c_max {x:g}", {"high": x}, asked=f"{high:g}") for x in BOUNDS if x != high)
+    yield from numbers("c_max", "high", BOUNDS, asked)
     if low is not None:
-        yield from (Edit(f"c_min {x:g}", {"low": x}, asked=f"{low:g}") for x in BOUNDS if x != low and x <= high)
+        yield from numbers("c_min", "low", [x for x in BOUNDS if x <= high], asked)
 
 
 def ratio_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every level can be named
@@ -192,9 +193,7 @@ def of_statistics(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of statistics with these choices."""
     yield Edit("statistics of the inverse ratio: D = behaviour − policy", {"log_ratio": "inverted"})
     if asked["padded"]:
-        yield from (Edit(words, {"mask": name}) for name, words in MASKS.items() if name != "inverted")
+        yield from mistakes("mask", MASKS, without=("inverted",))
     for name, kinds in STATISTICS.items():
-        for kind, words in kinds.items():
-            acts = {"clipped": asked["signs"], "empty rows": asked["empty"], "of all slots": asked["padded"]}
-            if acts.get(kind, True):
-                yield Edit(words, {name: kind})
+        acts = {"clipped": asked["signs"], "empty rows": asked["empty"], "of all slots": asked["padded"]}
+        yield from mistakes(name, kinds, without=[kind for kind, given in acts.items() if not given])

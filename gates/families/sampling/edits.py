@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gates.families.edits import conventions_first, mistakes
 from gates.families.program import Choices, Edit
 
 Order = tuple[str, ...]
@@ -58,14 +59,12 @@ RESULTS = {
 }
 
 
+@conventions_first
 def edits(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of filters with these choices, conventions first."""
-    yield from _orders(asked)
-    found = [edit for part in (_numbers, _rules, _penalties) for edit in part(asked)]
-    yield from (edit for edit in found if edit.convention)
-    yield from (edit for edit in found if not edit.convention)
-    for name, words in RESULTS.items():
-        yield Edit(words, {"result": name})
+    """Yield the edits of filters with these choices."""
+    for part in (_orders, _numbers, _rules, _penalties):
+        yield from part(asked)
+    yield from mistakes("result", RESULTS)
 
 
 def acting(order: Order, asked: Choices) -> Order:
@@ -113,11 +112,11 @@ def _numbers(asked: Choices) -> Iterator[Edit]:
 def _rules(asked: Choices) -> Iterator[Edit]:
     acts = asked["order"]
     if "top-p" in acts:
-        yield from (Edit(words, {"top-p rule": name}) for name, words in TOP_P.items())
+        yield from mistakes("top-p rule", TOP_P)
     if "min-p" in acts:
-        yield from (Edit(words, {"min-p rule": name}) for name, words in MIN_P.items())
+        yield from mistakes("min-p rule", MIN_P)
     if "XTC" in acts:
-        yield from (Edit(words, {"XTC rule": name}) for name, words in XTC.items())
+        yield from mistakes("XTC rule", XTC)
         yield Edit("XTC on every row, whatever its coin", {"coin": "always"})
         yield Edit("XTC where the coin is not below its probability", {"coin": "above"})
         if asked["special"]:
@@ -136,7 +135,7 @@ def _rules(asked: Choices) -> Iterator[Edit]:
 def _penalties(asked: Choices) -> Iterator[Edit]:
     if asked["repetition"] != 1.0:
         yield Edit("repetition penalty ignored", {"repetition": 1.0})
-        yield from (Edit(words, {"repetition rule": name}) for name, words in REPETITION.items())
+        yield from mistakes("repetition rule", REPETITION)
     presence, frequency = asked["presence"], asked["frequency"]
     if presence or frequency:
         for name, words in COUNTS.items():
@@ -185,9 +184,9 @@ TOKENS = {
 
 def of_draws(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of a draw with these choices, conventions first."""
-    yield from (Edit(words, {"sum order": name}) for name, words in SUM_ORDERS.items())
-    yield from (Edit(words, {"uniform": name}) for name, words in UNIFORMS.items())
-    yield from (Edit(words, {"drawn": name}) for name, words in TOKENS.items())
+    yield from mistakes("sum order", SUM_ORDERS)
+    yield from mistakes("uniform", UNIFORMS)
+    yield from mistakes("drawn", TOKENS)
     yield Edit("the least token whose sum reaches u, also at u = 0: one that cannot be drawn", {"reached": "at"})
     filters = [stage for stage in asked["order"] if stage != "temperature"]
     alike = [{"result": "not renormalised"}, *([{"result": "before the last"}] if len(filters) < 2 else [])]

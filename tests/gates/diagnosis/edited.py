@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from itertools import permutations
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,39 +17,93 @@ from gates.families.program import Edit, Inputs, Program, Sample
 from gates.model import Case, Gate
 from gates.registry import load
 from gates.run.plan import case_seed
+from reference.oracle import advantages, gae, kl, logprobs, losses, preference, ratio, sampling, statistics
+
+UNNAMED = frozenset(("nothing known", "ambiguous", "lower precision"))
+HARD = ("151936", "wide", "tied", "temperature-zero")  # cases of the samplers that take long, or that rounding decides
 
 
-def gates_of(program: Program) -> list[Gate]:
-    """Return the gates whose first op the program is a definition of."""
-    gates = load().gates.values()
-    return [gate for gate in gates if gate.ops[0].name == program.op and gate.level == "definition"]
+def _with_entropy(*, entropy: bool = False, **given: Any) -> Any:
+    found = logprobs.selective_log_softmax(**given)
+    return SimpleNamespace(logprobs=found, entropy=logprobs.entropy(**given)) if entropy else found
 
 
-def cases_of(gate: Gate) -> list[Case]:
-    """Return the cases of a gate that ask for the definition on ordinary numbers."""
-    return [case for case in gate.cases if case.level in {None, "definition"}]
+def _drawn(*, uniforms: Any, **filters: Any) -> Any:
+    filtered = sampling.filtered_logprobs(**filters)
+    low, high = sampling.token_intervals(filtered)
+    u = np.asarray(uniforms)[:, None]
+    tokens = np.argmax((filtered > -np.inf) & (u >= low) & (u < high), axis=1)
+    return SimpleNamespace(tokens=tokens, logprobs=filtered[np.arange(len(tokens)), tokens])
 
 
-def designed(program: Program, gate: Gate, case: Case) -> list[Inputs]:
-    """Return the designed inputs of a case, or none where its check calls another op first."""
-    given = example(gate, case, case_seed(gate, case, 0), program.op)
-    return [] if given is None else list(program.inputs(given, np.random.default_rng(SEED)))
+ORACLES: Mapping[str, Callable[..., Any]] = {
+    "group_advantages": advantages.group_advantages,
+    "normalise_then_sum": advantages.normalise_then_sum,
+    "gae": gae.gae,
+    "token_kl": kl.token_kl,
+    "full_kl": kl.full_kl,
+    "selective_log_softmax": _with_entropy,
+    "selective_log_softmax_backward": logprobs.selective_log_softmax_backward,
+    "policy_loss": losses.policy_loss,
+    "preference_loss": preference.preference_loss,
+    "kto_loss": preference.kto_loss,
+    "importance_ratio": ratio.importance_ratio,
+    "importance_weights": ratio.importance_weights,
+    "ratio_statistics": lambda **given: SimpleNamespace(**statistics.measured(**given).values),
+    "filtered_logprobs": sampling.filtered_logprobs,
+    "sample_tokens": _drawn,
+}
 
 
-def of_oracle(program: Program, calls: Iterable[Inputs], oracle: Callable[..., Any]) -> list[Sample]:
-    """Return what the oracle gives; its result has the outputs as attributes, or is the only output."""
+@cache
+def cases(program: Program) -> Mapping[str, tuple[Gate, Case]]:
+    """Return the cases that ask for the definition on ordinary numbers and call the op first, by gate and name."""
+    gates = [gate for gate in load().gates.values() if gate.ops[0].name == program.op and gate.level == "definition"]
+    return {
+        f"{gate.id}-{case.name}": (gate, case)
+        for gate in gates
+        for case in gate.cases
+        if case.level in {None, "definition"}
+        and not (
+            program.op in {"filtered_logprobs", "sample_tokens"}
+            and any(word in f"{gate.id}-{case.name}" for word in HARD)
+        )
+        and _example(program, gate, case) is not None
+    }
+
+
+def _example(program: Program, gate: Gate, case: Case) -> Inputs | None:
+    return example(gate, case, case_seed(gate, case, 0), program.op)
+
+
+def calls(program: Program, end: str) -> list[Inputs]:
+    """Return the designed inputs of the case of this name, alone or after its gate's."""
+    known = cases(program)
+    (name,) = [name for name, (_, case) in known.items() if end in {case.name, name}]
+    given = _example(program, *known[name])
+    assert given is not None
+    return list(program.inputs(given, np.random.default_rng(SEED)))
+
+
+def of_oracle(
+    program: Program, given: Iterable[Inputs], oracle: Callable[..., Any] | None = None, **changes: Any
+) -> list[Sample]:
+    """Return what the oracle, or another function, gives for these inputs when it is called with changes.
+
+    Its result has the outputs as attributes, or is the only output.
+    """
     found = []
-    for inputs in calls:
-        result = oracle(**inputs)
+    for inputs in given:
+        result = (oracle or ORACLES[program.op])(**{**inputs, **changes})
         names = [name for name in program.outputs if name not in program.optional or hasattr(result, name)]
         found.append(Sample(inputs, {name: np.asarray(getattr(result, name, result)) for name in names}))
     return found
 
 
-def of_edits(program: Program, calls: list[Inputs], edits: tuple[Edit, ...]) -> list[Sample]:
+def of_edits(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -> list[Sample]:
     """Return what a definition with edits gives, rounded to the dtype of the data."""
-    chosen = Candidate(edits).choices(program.asked(calls[0]))
-    return [Sample(inputs, rounded(inputs, evaluate(program, inputs, chosen))) for inputs in calls]
+    chosen = Candidate(edits).choices(program.asked(given[0]))
+    return [Sample(inputs, rounded(inputs, evaluate(program, inputs, chosen))) for inputs in given]
 
 
 def rounded(inputs: Mapping[str, Any], found: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
@@ -56,72 +113,70 @@ def rounded(inputs: Mapping[str, Any], found: Mapping[str, tuple[Any, Any]]) -> 
     return {name: value.astype(dtype).astype(np.float64) for name, (value, _) in found.items()}
 
 
-def same(program: Program, calls: list[Inputs], first: tuple[Edit, ...], second: tuple[Edit, ...]) -> bool:
-    """Whether two edited definitions are the same function of these inputs and of others, drawn anew, in float64."""
-    asked = program.asked(calls[0])
-    for inputs in (*calls, *program.inputs(calls[0], np.random.default_rng(1))):
+def same(
+    program: Program, given: list[Inputs], first: tuple[Edit, ...], second: tuple[Edit, ...], factor: float = 1.0
+) -> bool:
+    """Whether an edited definition is another one times a factor, for these inputs and others drawn anew, in float64."""
+    asked = program.asked(given[0])
+    for inputs in (*given, *program.inputs(given[0], np.random.default_rng(1))):
         a, b = (evaluate(program, inputs, Candidate(edits).choices(asked)) for edits in (first, second))
         for name, (value, limit) in a.items():
             if value.shape != b[name][0].shape:
                 return False
             certain = np.isfinite(limit) & np.isfinite(b[name][1])
             with np.errstate(invalid="ignore"):
-                apart = np.abs(value - b[name][0])
+                apart = np.abs(value - factor * b[name][0])
             if np.any(apart[certain] > 1e-9 * np.maximum(np.abs(value[certain]), 1e-3)):
                 return False
     return True
 
 
-def by_sentence(program: Program, calls: list[Inputs]) -> Iterator[tuple[str, Edit]]:
-    """Yield each edit by the words that name it."""
-    for edit in program.edits(program.asked(calls[0])):
-        yield edit.sentence, edit
+def edits_of(program: Program, given: list[Inputs]) -> dict[str, Edit]:
+    """Return the edits of a call by the words that name them."""
+    return {edit.sentence: edit for edit in program.edits(program.asked(given[0]))}
 
 
-def misnamed(program: Program, calls: list[Inputs], every: int = 1, first: int = 0) -> list[str]:
+def other_name(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -> str:
+    """Return the name of edits that are made at once if it means another function; one without a name is "nothing known"."""
+    named = diagnose(program, of_edits(program, given, edits))
+    if named.words in {" · ".join(edit.sentence for edit in order) for order in permutations(edits)}:
+        return ""
+    known = edits_of(program, given)
+    words, _, size = named.words.rpartition(", times ") if named.kind == "scaled" else (named.words, "", "1")
+    alike = tuple(known[part] for part in ([words] if words in known else words.split(" · ")) if part in known)
+    described = named.kind in {"as asked", "convention", "mistake", "scaled"}
+    return "" if described and same(program, given, edits, alike, float(size)) else named.words or named.kind
+
+
+def misnamed(program: Program, given: list[Inputs], every: int = 1, first: int = 0) -> list[str]:
     """Return a line for each edit, or for every n-th, that is not named by its own words or by those of an equal one."""
-    edits = dict(by_sentence(program, calls))
-    found = []
-    for sentence, edit in list(edits.items())[first % every :: every]:
-        named = diagnose(program, of_edits(program, calls, (edit,)))
-        other = (
-            () if named.kind == "as asked" else tuple(edits[word] for word in named.words.split(" · ") if word in edits)
-        )
-        if named.words != sentence and not (
-            named.kind in {"as asked", "convention", "mistake"} and same(program, calls, (edit,), other)
-        ):
-            found.append(f"{sentence}: named {named.words or named.kind}")
-    return found
+    edits = edits_of(program, given)
+    assert len(edits) >= 10
+    chosen = list(edits.items())[first % every :: every]
+    names = {sentence: other_name(program, given, (edit,)) for sentence, edit in chosen}
+    return [f"{sentence}: named {name}" for sentence, name in names.items() if name]
 
 
-def pairs_misnamed(program: Program, calls: list[Inputs], seed: int, count: int) -> list[str]:
+def pairs_misnamed(program: Program, given: list[Inputs], seed: int, count: int) -> list[str]:
     """Return a line for each of some pairs of edits that has a name of something else; one without a name is no error."""
-    edits = dict(by_sentence(program, calls))
-    chosen, rng, found = list(edits.items()), np.random.default_rng(seed), []
-    named = 0
-    for _ in range(count):
-        (first, a), (second, b) = (chosen[i] for i in rng.choice(len(chosen), 2, replace=False))
-        if a.changes.keys() & b.changes.keys():
-            continue
-        diagnosis = diagnose(program, of_edits(program, calls, (a, b)))
-        named += diagnosis.kind in {"as asked", "convention", "mistake", "scaled"}
-        if diagnosis.kind not in {"convention", "mistake", "as asked"}:
-            continue
-        other = tuple(edits[words] for words in diagnosis.words.split(" · ") if words in edits)
-        right = diagnosis.words in {f"{first} · {second}", f"{second} · {first}"}
-        if not right and not same(program, calls, (a, b), other):
-            found.append(f"{first} · {second}: named {diagnosis.words}")
-    assert named >= count // 3, "too few pairs have a name"
-    return found
+    edits, rng = list(edits_of(program, given).values()), np.random.default_rng(seed)
+    drawn = [tuple(edits[i] for i in rng.choice(len(edits), 2, replace=False)) for _ in range(count)]
+    pairs = [pair for pair in drawn if not pair[0].changes.keys() & pair[1].changes.keys()]
+    names = [other_name(program, given, pair) for pair in pairs]
+    assert sum(name not in UNNAMED for name in names) >= count // 3, "too few pairs have a name"
+    return [
+        f"{pair[0].sentence} · {pair[1].sentence}: named {name}"
+        for pair, name in zip(pairs, names, strict=True)
+        if name and name not in UNNAMED
+    ]
 
 
 def changed(samples: Iterable[Sample], output: str, place: Callable[[Inputs], Any]) -> list[Sample]:
-    """Return samples whose output is multiplied, in a place, by numbers that no edit gives."""
+    """Return samples whose output no edit gives in a place; a gradient keeps its zeros."""
     found = []
     for sample in samples:
         value = sample.got[output]
         factor = 1.3 + 0.2 * np.sin(np.arange(value.size)).reshape(value.shape)
-        found.append(
-            Sample(sample.inputs, {**sample.got, output: np.where(place(sample.inputs), factor * value, value)})
-        )
+        moved = factor * value + (0.0 if output == "gradient" else 0.37)
+        found.append(Sample(sample.inputs, {**sample.got, output: np.where(place(sample.inputs), moved, value)}))
     return found

@@ -1,4 +1,4 @@
-"""Mutations that are edits: the op of the host computes its program with the edit, where the edit acts."""
+"""A mutant that is an edit of a program computes the edited definition in the dtype of the op, and nothing else."""
 
 from __future__ import annotations
 
@@ -7,29 +7,44 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gates.families.advantages.program import GROUP
 from gates.families.edited import edited
-from gates.families.kl.program import TOKEN
 from gates.families.logprobs import gradient
 from gates.families.logprobs.program import PROGRAM as LOGPROBS
-from gates.subjects.numpy_baseline import kl, logprobs
+from gates.families.preference.program import PAIRS
+from gates.subjects.numpy_baseline import advantages, logprobs, preference
+from reference.oracle import advantages as oracle
 
-CLAMPED_BELOW = edited(TOKEN, "the clamp bounds from below only")(kl.token_kl)
 RNG = np.random.default_rng(5)
-POLICY, REFERENCE = (-RNG.gamma(1.5, 3.0, (3, 5)).astype(np.float32) for _ in range(2))
-CALL: dict[str, Any] = {"policy": POLICY, "reference": REFERENCE, "estimator": "k3", "reduction": "none"}
+TRL: dict[str, Any] = {"group_size": 4, "scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
+REWARDS = RNG.normal(size=12).astype(np.float32)
+DDOF_0 = edited(GROUP, "group z-score with ddof 0", "batch z-score with ddof 0")(advantages.group_advantages)
 
 
-def test_an_edit_acts() -> None:
-    """Where the clamp is 2, larger estimates stay."""
-    free, found = kl.token_kl(**CALL), CLAMPED_BELOW(**CALL, kl_ratio="none", kl_clamp=2.0)
+@pytest.mark.parametrize("scale", ["group", "batch"])
+def test_the_edit_that_acts(scale: str) -> None:
+    """Of two edits the one for the scale that is asked is made."""
+    found = DDOF_0(rewards=REWARDS, **{**TRL, "scale": scale})
     assert found.dtype == np.float32
-    assert free.max() > 2.0
-    assert np.allclose(found, free, rtol=1e-6)
+    np.testing.assert_allclose(found, oracle.group_advantages(REWARDS, **{**TRL, "scale": scale, "ddof": 0}), rtol=1e-6)
 
 
 def test_an_edit_that_does_not_act_leaves_the_host() -> None:
-    """Without a clamp there is none to bound from below."""
-    assert np.array_equal(CLAMPED_BELOW(**CALL, kl_ratio="none"), kl.token_kl(**CALL))
+    """Where ddof 0 is asked for, no edit makes it 0: the host's own result is returned."""
+    asked = {**TRL, "ddof": 0}
+    assert np.array_equal(DDOF_0(REWARDS, **asked), advantages.group_advantages(REWARDS, **asked))
+
+
+def test_a_gradient() -> None:
+    """It is the derivative of the edited loss."""
+    policy, reference = (-RNG.gamma(1.5, 0.8, (4, 5)).astype(np.float32) for _ in range(2))
+    asked = {"policy": policy, "reference": reference, "mask": np.ones((4, 5), bool), "loss": "dpo", "beta": 0.5}
+    asked |= {"label_smoothing": 0.0, "lengths": None, "penalty": None, "margin": None, "nll": None}
+    found = edited(PAIRS, "chosen and rejected swapped")(preference.preference_loss)(**asked)
+    pairs = [1, 0, 3, 2]
+    loss, slopes = preference.preference_loss(**{**asked, "policy": policy[pairs], "reference": reference[pairs]})
+    np.testing.assert_allclose(found["loss"], loss, rtol=1e-6)
+    np.testing.assert_allclose(found["gradient"], slopes[pairs], rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])

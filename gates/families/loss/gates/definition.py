@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -123,50 +123,46 @@ def _largest(values: Array) -> float:
     return float(np.max(values)) if values.size else 0.0
 
 
-def _register(algorithm: str) -> Callable[[Trial], Iterator[Evidence]]:
-    one = ALGORITHMS[algorithm]
-    return gate(
-        one.gate,
+def _register(id_: str, kind: str, asked: Iterable[Case], question: str, why: str, together: str = "") -> None:
+    """Register a gate that compares loss and gradient with the definition."""
+    gate(
+        id_,
         level="definition",
-        name=f"policy_loss[{algorithm}]",
-        question=f"Are {algorithm}'s loss and ∂loss/∂policy those of {one.loss}, {one.source}?",
-        why="A wrong denominator, a dead clip or a detached ratio changes the objective and leaves a plausible curve.",
+        name=f"policy_loss[{kind}]",
+        together=together,
+        question=question,
+        why=why,
         ops=(POLICY_LOSS,),
-        cases=tuple(cases.cases_of(algorithm)),
+        cases=tuple(asked),
         bounds=BOUNDS,
         requires=_bounds_act,
         probes=(Probe("policy_loss", ("loss", "gradient")),),
     )(_check)
 
 
-for _algorithm in ALGORITHMS:
-    _register(_algorithm)
-
-gate(
+for _one in ALGORITHMS.values():
+    _register(
+        _one.gate,
+        _one.name,
+        cases.cases_of(_one.name),
+        f"Are {_one.name}'s loss and ∂loss/∂policy those of {_one.loss}, {_one.source}?",
+        "A wrong denominator, a dead clip or a detached ratio changes the objective and leaves a plausible curve.",
+    )
+_register(
     "loss.variants.match-definitions",
-    level="definition",
-    name="policy_loss[variants]",
-    question="Are loss and ∂loss/∂policy of presets with another choice those of their composition?",
-    why="Libraries ship an algorithm's ratio under another one's aggregation: by the name alone it is another loss.",
-    ops=(POLICY_LOSS,),
-    cases=tuple(cases.variants()),
-    bounds=BOUNDS,
-    requires=_bounds_act,
-    probes=(Probe("policy_loss", ("loss", "gradient")),),
-)(_check)
-gate(
+    "variants",
+    cases.variants(),
+    "Are loss and ∂loss/∂policy of presets with another choice those of their composition?",
+    "Libraries ship an algorithm's ratio under another one's aggregation: by the name alone it is another loss.",
+)
+_register(
     "loss.compositions.match-definitions",
-    level="definition",
-    name="policy_loss[compositions]",
+    "compositions",
+    cases.compositions(),
+    "Does every two choices of ratio, bound, aggregation and KL together give the loss and gradient of their composition?",
+    "A choice that is right alone may be wrong beside another one: a row's ratio under a mean over tokens, for one.",
     together="compositions",
-    question="Does every two choices of ratio, bound, aggregation and KL together give the loss and gradient of their composition?",
-    why="A choice that is right alone may be wrong beside another one: a row's ratio under a mean over tokens, for one.",
-    ops=(POLICY_LOSS,),
-    cases=tuple(cases.compositions()),
-    bounds=BOUNDS,
-    requires=_bounds_act,
-    probes=(Probe("policy_loss", ("loss", "gradient")),),
-)(_check)
+)
 
 
 @gate(

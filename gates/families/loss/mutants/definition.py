@@ -5,8 +5,8 @@ from gates.families.loss.mutants import variants  # noqa: F401  importing regist
 
 in_numpy(
     "loss.dr-grpo-padded-length",
-    "loss:dr_grpo_denominator",
-    "loss.patches.definition:padded_length",
+    "loss:policy_loss",
+    "loss.patches.edits:padded_width",
     mistake="Dr. GRPO divides by the longest completion of the batch instead of the configured L_max",
     source="mlxrl 0.2.4 DrGRPOAlgorithm without max_tokens: `float(self.max_tokens or mask.shape[1])`",
     theme="normalisation",
@@ -18,7 +18,7 @@ in_numpy(
 in_numpy(
     "loss.dapo-per-row-mean",
     "loss:policy_loss",
-    "loss.patches.definition:per_row_mean",
+    "loss.patches.edits:row_mean",
     mistake="DAPO's token mean over the step is taken row by row, so long answers weigh less",
     arises="GRPO's aggregation kept when the clip was widened",
     theme="normalisation",
@@ -28,7 +28,7 @@ in_numpy(
 in_numpy(
     "loss.bnpo-one-micro-batch",
     "loss:policy_loss",
-    "loss.patches.definition:one_micro_batch",
+    "loss.patches.edits:token_mean",
     mistake="the token mean runs over the whole batch where each micro-batch has its own",
     arises="gradient accumulation rewritten as one batch",
     theme="normalisation",
@@ -39,8 +39,8 @@ in_numpy(
 )
 in_numpy(
     "loss.rloo-constant-ratio",
-    "ratio:sequence_ratio",
-    "loss.patches.definition:constant_ratio",
+    "loss:policy_loss",
+    "loss.patches.edits:ratio_of_one",
     mistake="old log-probs are ignored: every sequence ratio is 1",
     source="mlxrl 0.2.4 RLOOAlgorithm.compute_loss: `del old_policy_logprobs`",
     theme="ratio and rollout",
@@ -51,8 +51,8 @@ in_numpy(
 )
 in_numpy(
     "loss.ratio-constant",
-    "ratio:token_ratio",
-    "loss.patches.definition:constant_ratio",
+    "loss:policy_loss",
+    "loss.patches.edits:ratio_of_one",
     mistake="old log-probs are those of this very step: every ratio is 1, and epsilon is inert",
     source=(
         "mlx-lm-lora 5.10.2: the same gradient for epsilon 1e-4 and 10; inclusionAI/AReno#68: old log-probs "
@@ -65,7 +65,7 @@ in_numpy(
 in_numpy(
     "loss.clip-never-acts",
     "loss:policy_loss",
-    "loss.patches.definition:inert_clip",
+    "loss.patches.edits:inert_clip",
     mistake="the clip's bounds are so wide that they never act",
     arises="an epsilon that is read and not passed on",
     source="automl/Mighty#31: PPO clip parameter not passed through",
@@ -76,7 +76,7 @@ in_numpy(
 in_numpy(
     "loss.nan-times-zero-plain",
     "terms:select",
-    "loss.patches.definition:multiply_by_mask",
+    "loss.patches.baseline:multiply_by_mask",
     mistake="masked slots are multiplied by 0 instead of selected away",
     arises="values * mask",
     source="modelscope/ms-swift#9767: masked after exp, inf times 0",
@@ -87,8 +87,8 @@ in_numpy(
 )
 in_numpy(
     "loss.padding-trains",
-    "terms:select",
-    "loss.patches.definition:keep_padding",
+    "loss:policy_loss",
+    "loss.patches.edits:padding_counted",
     mistake="what stands in masked slots takes part in the loss",
     arises="a mask that reaches the denominators only",
     theme="masks and shifts",
@@ -132,8 +132,8 @@ in_trainer(
 in_numpy(
     "loss.dapo-denominators-swapped",
     "loss:policy_loss",
-    "loss.patches.definition:denominators_swapped",
-    mistake="DAPO's token mean runs over the step where prompts have their own, and the other way round",
+    "loss.patches.edits:token_mean_for_prompts",
+    mistake="DAPO's token mean runs over the step where each prompt has its own",
     arises="the paper's equation 8 is per prompt, its code and verl's per step",
     source=(
         "verl-project/verl#2776: token mean per batch, not group; huggingface/trl#5375: DAPO's tokens over the batch"
@@ -148,7 +148,7 @@ in_numpy(
 in_numpy(
     "loss.dapo-counts-dropped-rows",
     "loss:_block_mean",
-    "loss.patches.definition:dropped_rows_count",
+    "loss.patches.baseline:dropped_rows_count",
     mistake="rows that the mask leaves out whole, as truncated ones, still count in the denominator",
     arises="tokens counted when they are generated, and masked afterwards",
     source=(
@@ -161,8 +161,8 @@ in_numpy(
 )
 in_numpy(
     "loss.row-mask-forgotten",
-    "loss:without_rows",
-    "loss.patches.definition:row_mask_forgotten",
+    "loss:policy_loss",
+    "loss.patches.edits:row_mask_ignored",
     mistake="rows that were excluded train all the same",
     arises="a flag such as mask_truncated_completions that reaches the metrics and not the loss",
     theme="masks and shifts",
@@ -172,7 +172,7 @@ in_numpy(
 in_numpy(
     "loss.excluded-rows-leave-the-batch",
     "loss:policy_loss",
-    "loss.patches.definition:excluded_rows_leave_the_batch",
+    "loss.patches.edits:rows_with_tokens",
     mistake="excluded rows are taken out of the denominator B too",
     arises="rows filtered before the mean, where TRL clears their mask",
     theme="normalisation",
@@ -182,7 +182,7 @@ in_numpy(
 in_numpy(
     "loss.dapo-window-forgotten",
     "loss:policy_loss",
-    "loss.patches.definition:window_forgotten",
+    "loss.patches.edits:token_mean_of_window",
     mistake="a window divides by its own tokens instead of its share of the generation batch's",
     arises="a per-micro-batch denominator, which micro-batching may not have",
     source="verl-project/verl#7321: fallback counts the micro-batch's tokens",
@@ -193,7 +193,7 @@ in_numpy(
 in_numpy(
     "loss.clip-sides-swapped",
     "loss:policy_loss",
-    "loss.patches.definition:sides_swapped",
+    "loss.patches.edits:swapped_widths",
     mistake="ε_low bounds the ratio from above and ε_high from below",
     arises="clip-higher applied to the wrong side",
     theme="ratio and rollout",
@@ -203,7 +203,7 @@ in_numpy(
 in_numpy(
     "loss.delta-forgotten",
     "loss:policy_loss",
-    "loss.patches.definition:delta_forgotten",
+    "loss.patches.edits:delta_ignored",
     mistake="the second bound δ is not applied",
     arises="a keyword that is read and not passed on",
     source="THUDM/slime#2247: dual-clip bound never passed on",
@@ -213,8 +213,8 @@ in_numpy(
 )
 in_numpy(
     "loss.delta-for-gains",
-    "loss:clipped",
-    "loss.patches.definition:delta_for_gains",
+    "loss:policy_loss",
+    "loss.patches.edits:delta_for_gains",
     mistake="δ replaces 1 + ε_high under a positive advantage",
     arises="min(r, δ) taken for the clip",
     theme="ratio and rollout",
@@ -223,8 +223,8 @@ in_numpy(
 )
 in_numpy(
     "loss.kl-estimators-swapped",
-    "loss:estimate",
-    "loss.patches.definition:estimators_swapped",
+    "loss:policy_loss",
+    "loss.patches.edits:kl_estimators_swapped",
     mistake="k1 and k2 are swapped in the loss",
     arises="kl_penalty names of two libraries",
     theme="KL",
@@ -236,8 +236,8 @@ in_numpy(
 )
 in_numpy(
     "loss.kl-ratio-levels-swapped",
-    "loss:kl_term",
-    "loss.patches.definition:kl_levels_swapped",
+    "loss:policy_loss",
+    "loss.patches.edits:kl_levels_swapped",
     mistake="the KL is multiplied by the token's ratio where the sequence's is asked for, and the other way round",
     arises="the KL's ratio taken from the loss's other branch",
     theme="KL",
@@ -246,8 +246,8 @@ in_numpy(
 )
 in_numpy(
     "loss.kl-ratio-constant",
-    "loss:kl_term",
-    "loss.patches.definition:kl_ratio_constant",
+    "loss:policy_loss",
+    "loss.patches.edits:kl_ratio_detached",
     mistake="the ratio that multiplies the KL is detached, so the gradient is r(1 − exp d) instead of −r d",
     arises="a stop-gradient on the ratio before it meets the KL",
     source="NVIDIA-NeMo/RL#2506: KL term misses its score gradient",
@@ -258,7 +258,7 @@ in_numpy(
 in_numpy(
     "loss.weights-lower-denominator",
     "loss:policy_loss",
-    "loss.patches.definition:lowered_denominator",
+    "loss.patches.baseline:lowered_denominator",
     mistake="tokens whose off-policy weight is 0 leave the denominator",
     arises="masked importance sampling written as a smaller mask",
     theme="normalisation",
@@ -268,7 +268,7 @@ in_numpy(
 in_numpy(
     "loss.weights-on-kl",
     "loss:policy_loss",
-    "loss.patches.definition:weights_on_kl",
+    "loss.patches.edits:weights_on_kl",
     mistake="off-policy weights multiply the KL too",
     arises="the weight applied after +β·KL",
     theme="KL",
@@ -278,7 +278,7 @@ in_numpy(
 in_numpy(
     "loss.weights-forgotten",
     "loss:policy_loss",
-    "loss.patches.definition:weights_forgotten",
+    "loss.patches.edits:weights_ignored",
     mistake="off-policy weights are not applied",
     arises="a keyword that is read and not passed on",
     theme="configuration",
@@ -288,7 +288,7 @@ in_numpy(
 in_numpy(
     "loss.lengths-off-by-one",
     "loss:policy_loss",
-    "loss.patches.definition:without_last_token",
+    "loss.patches.edits:without_last_token",
     mistake="the last token of a row, its EOS, is not counted",
     arises="a mask that ends before the first EOS",
     source="mll-lab-nu/RAGEN#59: EOS token is masked out; NVIDIA-NeMo/Megatron-Bridge#4660: mask by pad id drops EOS",
@@ -299,7 +299,7 @@ in_numpy(
 in_numpy(
     "loss.last-column-dropped",
     "loss:policy_loss",
-    "loss.patches.definition:without_last_column",
+    "loss.patches.baseline:without_last_column",
     mistake="the last column of the batch is no part of the loss: a completion that the limit cut loses its last token",
     arises="labels shifted with [:, 1:] where log-probs were shifted already, and the mask cut to fit",
     theme="masks and shifts",
@@ -309,7 +309,7 @@ in_numpy(
 in_numpy(
     "loss.float32-sum",
     "terms:total",
-    "loss.patches.definition:float32_sum",
+    "loss.patches.baseline:float32_sum",
     mistake="the terms of the loss are added one by one in float32",
     arises="an accumulator of the data's dtype",
     theme="precision",
@@ -322,7 +322,7 @@ in_numpy(
 in_numpy(
     "loss.negated-twice",
     "loss:policy_loss",
-    "loss.patches.definition:negated",
+    "loss.patches.edits:negated",
     mistake="the objective is negated once per token and once more in the reduction",
     arises="a reduction copied from the paper, which maximises, under a loss per token that is minimised",
     source="fla-org/flash-linear-attention#1073: GRPO loss negated twice",
@@ -332,8 +332,8 @@ in_numpy(
 )
 in_numpy(
     "loss.kl-subtracted",
-    "loss:kl_term",
-    "loss.patches.definition:negated_term",
+    "loss:policy_loss",
+    "loss.patches.edits:kl_subtracted",
     mistake="the KL is subtracted from the loss: drift is rewarded",
     arises="the sign of the paper's objective kept in a loss",
     source=("qiancheng0/ToolRL#52: KL loss with wrong sign; mll-lab-nu/RAGEN#58: KL loss is maximised"),
@@ -343,8 +343,8 @@ in_numpy(
 )
 in_numpy(
     "loss.clip-floor-at-epsilon",
-    "loss:clipped",
-    "loss.patches.definition:floor_at_epsilon",
+    "loss:policy_loss",
+    "loss.patches.edits:floor_at_epsilon",
     mistake="the lower bound of the ratio is ε instead of 1 − ε",
     arises="clamp(ratio, eps, 1 + eps)",
     source="ChenmienTan/RL2#21: clip range starts at ε",
@@ -355,7 +355,7 @@ in_numpy(
 in_numpy(
     "loss.infinity-times-zero",
     "loss:_scaled",
-    "loss.patches.definition:gain_times_infinity",
+    "loss.patches.baseline:gain_times_infinity",
     mistake="a ratio that overflows is multiplied by an advantage of 0",
     arises="exp(log_ratio) * advantage, without a clamp of either",
     source="OpenRLHF/OpenRLHF#1314: inf times 0 of a filtered ratio",
@@ -366,7 +366,7 @@ in_numpy(
 in_numpy(
     "loss.longest-row-is-the-width",
     "loss:policy_loss",
-    "loss.patches.definition:cut_to_the_longest",
+    "loss.patches.baseline:cut_to_the_longest",
     mistake="by lengths, the arrays are taken to be as wide as the longest row",
     arises="lengths.max() where the array's own width was meant",
     source="speechbrain/speechbrain#3086: mask only as wide as the longest row",
@@ -377,7 +377,7 @@ in_numpy(
 in_numpy(
     "loss.summed-without-mask",
     "loss:policy_loss",
-    "loss.patches.definition:summed_without_mask",
+    "loss.patches.baseline:summed_without_mask",
     mistake="without a mask the loss is a sum: nothing is divided by",
     arises="denominator = mask.sum() if mask is not None else 1",
     theme="normalisation",

@@ -5,7 +5,7 @@ from gates.families.hosts import in_numpy, in_trainer
 in_numpy(
     "detach.old-keeps-its-graph",
     "loss:policy_loss",
-    "loss.patches.detach:live_old",
+    "loss.patches.edits:live_old",
     mistake="on-policy, old is the policy itself with its graph: every ratio is 1 and every gradient of it 0",
     arises="old = policy without a stop-gradient",
     theme="lost gradients",
@@ -15,7 +15,7 @@ in_numpy(
 in_trainer(
     "detach.prompt-enters-the-loss",
     "logprobs:completion_slots",
-    "loss.patches.detach:last_prompt_token_too",
+    "loss.patches.trainer:last_prompt_token_too",
     mistake="each completion token is scored by the logits of the position before the right one",
     arises="labels shifted by the model and by the trainer",
     theme="masks and shifts",
@@ -25,7 +25,7 @@ in_trainer(
 in_trainer(
     "detach.reference-keeps-its-graph",
     "algorithms.ratio:token_kl",
-    "loss.patches.detach:live_reference",
+    "loss.patches.trainer:live_reference",
     mistake="the reference's log-probs keep their graph, so the KL pulls on the reference too",
     arises="a reference pass inside the loss, with weights that it shares with the policy",
     theme="KL",
@@ -35,7 +35,7 @@ in_trainer(
 in_trainer(
     "detach.given-old-keeps-its-graph",
     "algorithms.ratio:token",
-    "loss.patches.detach:live_given_old",
+    "loss.patches.trainer:live_given_old",
     mistake="old log-probs that are given keep their graph",
     arises="old log-probs computed in the pass of the loss, and never detached",
     theme="lost gradients",
@@ -45,7 +45,7 @@ in_trainer(
 in_trainer(
     "detach.weights-keep-their-graph",
     "algorithms.corrections:weights",
-    "loss.patches.detach:live_weights",
+    "loss.patches.trainer:live_weights",
     mistake="off-policy weights keep their graph, on-policy that of the policy itself",
     arises="weights from the log-probs of the loss's own forward pass where there are no old ones",
     theme="lost gradients",

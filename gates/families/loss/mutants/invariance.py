@@ -5,7 +5,7 @@ from gates.families.hosts import in_numpy
 in_numpy(
     "invariance.advantages-by-group-position",
     "loss:policy_loss",
-    "loss.patches.invariance:advantage_of_the_first",
+    "loss.patches.baseline:advantage_of_the_first",
     mistake="the first row's advantage is taken for its whole group of four",
     arises="advantages[::group_size] repeated, where rewards were one per prompt",
     theme="advantages",
@@ -15,7 +15,7 @@ in_numpy(
 in_numpy(
     "invariance.late-tokens-count-less",
     "terms:select",
-    "loss.patches.invariance:discounted",
+    "loss.patches.baseline:discounted",
     mistake="what stands later in a row counts less",
     arises="a discount factor γ below 1, left over from PPO's return",
     theme="normalisation",
@@ -25,7 +25,7 @@ in_numpy(
 in_numpy(
     "invariance.sum-for-mean",
     "loss:policy_loss",
-    "loss.patches.invariance:summed_rows",
+    "loss.patches.edits:sum_of_row_means",
     mistake="the rows of a step are summed, so the step grows with the batch",
     arises="reduction='sum', tuned for one batch size",
     theme="normalisation",
@@ -35,7 +35,7 @@ in_numpy(
 in_numpy(
     "invariance.mean-over-width",
     "loss:policy_loss",
-    "loss.patches.invariance:width_for_length",
+    "loss.patches.edits:padded_width",
     mistake="a row is divided by the padded width and not by its own tokens",
     arises="(loss * mask).mean()",
     theme="normalisation",

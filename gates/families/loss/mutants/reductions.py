@@ -7,7 +7,7 @@ GATE = ("loss.reductions.hold",)
 in_numpy(
     "reductions.delta-has-a-default",
     "loss:policy_loss",
-    "loss.patches.reductions:default_delta",
+    "loss.patches.baseline:default_delta",
     mistake="without δ a default of 1.5 bounds the ratio",
     arises="a keyword whose default is a number, and a caller that cannot say none",
     theme="configuration",
@@ -17,7 +17,7 @@ in_numpy(
 in_numpy(
     "reductions.beta-zero-is-the-default",
     "loss:policy_loss",
-    "loss.patches.reductions:zero_is_unset",
+    "loss.patches.baseline:zero_is_unset",
     mistake="β = 0 counts as not given, and the default of 0.04 pulls at the policy",
     arises="`beta or DEFAULT`",
     theme="configuration",
@@ -27,7 +27,7 @@ in_numpy(
 in_numpy(
     "reductions.weights-without-their-mean",
     "loss:policy_loss",
-    "loss.patches.reductions:weights_divided",
+    "loss.patches.baseline:weights_divided",
     mistake="off-policy weights are divided by their sum, which is right for nobody's denominator",
     arises="self-normalised importance sampling on top of a mean over rows",
     theme="ratio and rollout",
@@ -37,7 +37,7 @@ in_numpy(
 in_numpy(
     "reductions.one-micro-batch-counts-rows",
     "loss:policy_loss",
-    "loss.patches.reductions:micro_batches_of_rows",
+    "loss.patches.edits:row_mean",
     mistake="the token mean of a micro-batch is a mean of its rows' means",
     arises="bnpo and grpo behind one flag, which says `mean`",
     theme="normalisation",

@@ -6,8 +6,8 @@ ACT, EXTREME = ("loss.settings-act",), ("loss.extreme-ratios-stay-numbers",)
 
 in_numpy(
     "settings.upper-clip-is-the-lower",
-    "loss:_bounds",
-    "loss.patches.settings:one_epsilon",
+    "loss:policy_loss",
+    "loss.patches.edits:one_width",
     mistake="one ε bounds the ratio on both sides, and the other is read and dropped",
     arises="a second argument added to the configuration before it was added to the loss",
     theme="configuration",
@@ -16,8 +16,8 @@ in_numpy(
 )
 in_numpy(
     "settings.kl-ratio-ignored",
-    "loss:kl_term",
-    "loss.patches.settings:kl_without_ratio",
+    "loss:policy_loss",
+    "loss.patches.edits:kl_without_ratio",
     mistake="nothing multiplies the KL, whatever was asked for",
     arises="a keyword that is swallowed by **kwargs",
     theme="KL",
@@ -27,7 +27,7 @@ in_numpy(
 in_numpy(
     "settings.first-call-decides",
     "loss:dr_grpo_denominator",
-    "loss.patches.settings:remembered",
+    "loss.patches.baseline:remembered",
     mistake="the denominator of the first call is kept for later ones, whatever L_max they bring",
     arises="functools.cache on a function of shapes",
     theme="configuration",
@@ -37,7 +37,7 @@ in_numpy(
 in_numpy(
     "extremes.clamped-log-ratio",
     "ratio:token_ratio",
-    "loss.patches.settings:clamped",
+    "loss.patches.baseline:clamped",
     mistake="log-ratios are clamped to [-20, 20], so an overflow looks like a step",
     arises="a guard against inf that nobody was told of",
     theme="ratio and rollout",
@@ -48,7 +48,7 @@ in_numpy(
 in_trainer(
     "extremes.inf-times-zero",
     "algorithms.ratio:select",
-    "loss.patches.settings:where_multiplies",
+    "loss.patches.trainer:where_multiplies",
     mistake="masked slots of a row whose ratio overflows get a NaN gradient",
     source="MLX 0.32: the gradient of mx.where is the cotangent times the mask, and inf · 0 is NaN",
     theme="precision",
@@ -58,7 +58,7 @@ in_trainer(
 in_trainer(
     "extremes.held-token-of-an-infinite-row",
     "algorithms.gmpo:hold",
-    "loss.patches.settings:held_by_where",
+    "loss.patches.trainer:held_by_where",
     mistake="a token that GMPO's clip holds gets a NaN gradient when another token makes its row's ratio overflow",
     source="MLX 0.32: the gradient of mx.where is the cotangent times the mask, and inf · 0 is NaN; found here by `gates calibrate` at seed 7",
     theme="precision",

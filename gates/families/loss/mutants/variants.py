@@ -5,7 +5,7 @@ from gates.families.hosts import in_numpy
 in_numpy(
     "loss.gspo-token-ratio",
     "loss:policy_loss",
-    "loss.patches.definition:per_row_mean",
+    "loss.patches.edits:token_ratio",
     mistake="GSPO is computed with token ratios instead of the sequence's",
     arises="importance_sampling_level left at its default, token",
     source="MakazhanAlpamys/Soup#723: gspo without a sequence ratio",
@@ -16,7 +16,7 @@ in_numpy(
 in_numpy(
     "loss.gspo-detached",
     "loss:policy_loss",
-    "loss.patches.definition:detached_mean",
+    "loss.patches.baseline:detached_mean",
     mistake="one token's gradient misses the other tokens of its sequence's ratio: it is divided by n once more",
     arises="the mean ratio differentiated as if it stood once in its row's sum",
     theme="lost gradients",
@@ -26,7 +26,7 @@ in_numpy(
 in_numpy(
     "loss.gspo-token-row-advantage",
     "loss:policy_loss",
-    "loss.patches.definition:row_advantage",
+    "loss.patches.edits:row_advantages",
     mistake="GSPO-token shares the mean of a row's advantages among its tokens, which makes it GSPO",
     arises="advantages reduced to one a row before the loss",
     theme="advantages",
@@ -36,7 +36,7 @@ in_numpy(
 in_numpy(
     "loss.gspo-token-token-ratio",
     "loss:policy_loss",
-    "loss.patches.definition:token_ratio_for_sequence",
+    "loss.patches.edits:token_ratio",
     mistake="GSPO-token weighs each token with its own ratio",
     arises="the stop-gradient trick written without the sequence's ratio",
     theme="ratio and rollout",
@@ -46,7 +46,7 @@ in_numpy(
 in_numpy(
     "loss.cispo-bounds-swapped",
     "loss:policy_loss",
-    "loss.patches.definition:cispo_bounds_swapped",
+    "loss.patches.edits:other_cap",
     mistake="CISPO's cap is ε_high where it is 1 + ε_high, and the other way round",
     arises="MiniMax-M1's and TRL's conventions under one name",
     theme="configuration",
@@ -55,8 +55,8 @@ in_numpy(
 )
 in_numpy(
     "loss.cispo-live-ratio",
-    "loss:truncated",
-    "loss.patches.definition:live_ratio",
+    "loss:policy_loss",
+    "loss.patches.edits:live_cap",
     mistake="CISPO's gradient flows through the truncated ratio, and dies where it is capped",
     arises="a stop-gradient that is missing",
     theme="lost gradients",
@@ -65,8 +65,8 @@ in_numpy(
 )
 in_numpy(
     "loss.cispo-clipped-away",
-    "loss:truncated",
-    "loss.patches.definition:clipped_away",
+    "loss:policy_loss",
+    "loss.patches.edits:dropped_tokens",
     mistake="CISPO drops the tokens beyond its cap instead of capping their weight",
     arises="PPO's clip kept under CISPO's name",
     theme="lost gradients",
@@ -78,7 +78,7 @@ in_numpy(
 in_numpy(
     "loss.sapo-temperatures-swapped",
     "loss:policy_loss",
-    "loss.patches.definition:temperatures_swapped",
+    "loss.patches.edits:swapped_temperatures",
     mistake="SAPO's temperatures are swapped: bad tokens get the milder gate",
     arises="τ_pos and τ_neg in the order of two where() branches",
     theme="configuration",
@@ -87,8 +87,8 @@ in_numpy(
 )
 in_numpy(
     "loss.sapo-unnormalised",
-    "loss:gate",
-    "loss.patches.definition:unnormalised_gate",
+    "loss:policy_loss",
+    "loss.patches.edits:gate_without_factor",
     mistake="SAPO's gate is σ(τ(r − 1)) without 4/τ: a quarter of the gradient at r = 1",
     arises="the sigmoid taken for the gate",
     theme="normalisation",
@@ -97,8 +97,8 @@ in_numpy(
 )
 in_numpy(
     "loss.sapo-log-ratio",
-    "loss:gate",
-    "loss.patches.definition:gate_of_log_ratio",
+    "loss:policy_loss",
+    "loss.patches.edits:gate_of_log_ratio",
     mistake="SAPO's gate opens with log r instead of r − 1",
     arises="a numerically kinder argument",
     theme="ratio and rollout",
@@ -109,8 +109,8 @@ in_numpy(
 )
 in_numpy(
     "loss.gmpo-linear-clip",
-    "loss:held",
-    "loss.patches.definition:linear_clip",
+    "loss:policy_loss",
+    "loss.patches.edits:linear_clip",
     mistake="GMPO's bounds are 1 ± ε of the ratio instead of ±ε of its logarithm",
     arises="PPO's clip range reused",
     theme="ratio and rollout",
@@ -119,8 +119,8 @@ in_numpy(
 )
 in_numpy(
     "loss.gmpo-two-sided",
-    "loss:held",
-    "loss.patches.definition:both_sides",
+    "loss:policy_loss",
+    "loss.patches.edits:both_sides",
     mistake="GMPO clips both sides whatever the advantage",
     arises="clamp(D, −ε, ε) without the minimum over signs",
     theme="lost gradients",
@@ -130,7 +130,7 @@ in_numpy(
 in_numpy(
     "loss.luspo-without-length",
     "loss:policy_loss",
-    "loss.patches.definition:luspo_as_gspo",
+    "loss.patches.edits:row_mean",
     mistake="LUSPO's rows do not weigh by their length",
     arises="GSPO's aggregation kept",
     theme="normalisation",
@@ -139,8 +139,8 @@ in_numpy(
 )
 in_numpy(
     "loss.luspo-mean-kl",
-    "loss:kl_term",
-    "loss.patches.definition:mean_kl",
+    "loss:policy_loss",
+    "loss.patches.edits:kl_of_row_means",
     mistake="LUSPO's KL is averaged over a row's tokens instead of summed",
     arises="the KL added per sequence before the length multiplies",
     theme="KL",
@@ -150,7 +150,7 @@ in_numpy(
 in_numpy(
     "loss.rloo-clip-forgotten",
     "loss:policy_loss",
-    "loss.patches.definition:rloo_clip_forgotten",
+    "loss.patches.edits:inert_clip",
     mistake="RLOO's ratio is not clipped where a clip is asked for",
     arises="the paper's loss kept when TRL's trainer was followed",
     theme="ratio and rollout",
@@ -160,7 +160,7 @@ in_numpy(
 in_numpy(
     "loss.kl-clamp-forgotten",
     "loss:policy_loss",
-    "loss.patches.definition:kl_clamp_forgotten",
+    "loss.patches.edits:kl_unclamped",
     mistake="the KL's estimate is not held at the clamp that is asked for",
     arises="a keyword that is read and not passed on",
     theme="KL",
@@ -170,7 +170,7 @@ in_numpy(
 in_numpy(
     "loss.reinforce-with-ratio",
     "loss:policy_loss",
-    "loss.patches.definition:token_ratio_everywhere",
+    "loss.patches.edits:token_ratio",
     mistake="REINFORCE differentiates r·A where its loss is A·log π",
     arises="PPO's surrogate with the clip taken out",
     theme="ratio and rollout",
@@ -180,7 +180,7 @@ in_numpy(
 in_numpy(
     "loss.reinforce++-row-mean",
     "loss:policy_loss",
-    "loss.patches.definition:row_mean_everywhere",
+    "loss.patches.edits:row_mean",
     mistake="REINFORCE++'s token mean over the step is taken row by row",
     arises="GRPO's loss kept beside REINFORCE++'s advantages",
     theme="normalisation",
@@ -190,7 +190,7 @@ in_numpy(
 in_numpy(
     "loss.ppo-without-dual-clip",
     "loss:policy_loss",
-    "loss.patches.definition:delta_forgotten",
+    "loss.patches.edits:delta_ignored",
     mistake="PPO's second bound for negative advantages is left out",
     arises="the clipped surrogate of the first PPO paper",
     source="verl's clip_ratio_c, which older trainers do not read",
@@ -200,8 +200,8 @@ in_numpy(
 )
 in_numpy(
     "loss.vespo-power-and-decay-swapped",
-    "loss:tapered",
-    "loss.patches.definition:power_and_decay_swapped",
+    "loss:policy_loss",
+    "loss.patches.edits:power_and_decay_swapped",
     mistake="VESPO's k and λ are exchanged",
     arises="two numbers for each sign, passed by position",
     theme="configuration",
@@ -211,7 +211,7 @@ in_numpy(
 in_numpy(
     "loss.aggregation-not-passed-on",
     "loss:policy_loss",
-    "loss.patches.definition:own_aggregation",
+    "loss.patches.baseline:own_aggregation",
     mistake="another aggregation than the algorithm's is asked for and not passed on",
     arises="a loss that looks its denominator up by the algorithm's name",
     theme="configuration",
@@ -221,7 +221,7 @@ in_numpy(
 in_numpy(
     "loss.ratio-level-not-passed-on",
     "loss:policy_loss",
-    "loss.patches.definition:row_ratio_everywhere",
+    "loss.patches.edits:row_ratio",
     mistake="the row's mean ratio is taken whatever level is asked for",
     arises="GSPO's loss with its bound and its aggregation made options, and its ratio not",
     theme="ratio and rollout",

@@ -8,6 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from gates.families.patching import Fn, mutation
+from reference.trainer.double import Double
 
 
 @mutation
@@ -84,3 +85,52 @@ def raised_reward(original: Fn, totals: Any, settings: Any, old_kl: Any) -> Any:
 def averaged_penalty(original: Fn, old: Any, reference: Any, mask: Any) -> Any:
     """Divide a completion's KL by its tokens."""
     return original(old, reference, mask) / np.maximum(np.array(mask).sum(axis=1), 1)
+
+
+@mutation
+def last_prompt_token_too(original: Fn, *arguments: Any) -> Any:
+    """Read the logits one position early, where there is one."""
+    slots = original(*arguments)
+    return slots._replace(source=mx.where(slots.mask, mx.maximum(slots.source - 1, 0), slots.source))
+
+
+def _alive(value: Any, live: Any) -> Any:
+    """Return a value with the gradient of `live`, and its own."""
+    return value + (live - mx.stop_gradient(live))
+
+
+@mutation
+def live_reference(original: Fn, policy: Any, reference: Any, *estimator: Any) -> Any:
+    """Keep the reference's graph in the KL: its value, and ∂k3/∂reference besides."""
+    d = reference - mx.stop_gradient(policy)
+    return _alive(original(policy, reference, *estimator), mx.exp(d) - d)
+
+
+@mutation
+def live_given_old(original: Fn, policy: Any, old: Any) -> Any:
+    """Keep the graph of old log-probs that are given."""
+    pair = original(policy, old)
+    return pair if old is None else pair._replace(high=_alive(pair.high, -old))
+
+
+@mutation
+def live_weights(original: Fn, old: Any, sampling: Any, mask: Any, *, level: str, **bounds: Any) -> Any:
+    """Keep the graph of the log-probs in the off-policy weights, on-policy that of the policy itself."""
+    weights = original(old, sampling, mask, level=level, **bounds)
+    delta = mx.where(mask, old - mx.where(mx.isnan(sampling), old, sampling), 0.0)
+    own = delta if level == "token" else delta.sum(axis=1, keepdims=True)
+    return _alive(weights, mx.stop_gradient(weights) * own)
+
+
+@mutation
+def where_multiplies(_original: Fn, mask: Any, values: Any) -> Any:
+    """Select with MLX's own `where`."""
+    return mx.where(mask, values, mx.zeros((), values.dtype))
+
+
+@mutation
+def held_by_where(_original: Fn, log_ratio: Any, advantages: Any, epsilon_low: float, epsilon_high: float) -> Any:
+    """Hold with MLX's own `where`."""
+    outside = mx.where(advantages > 0, log_ratio.high > epsilon_high, log_ratio.high < -epsilon_low)
+    bound = mx.where(advantages > 0, epsilon_high, -epsilon_low)
+    return Double(mx.where(outside, bound, log_ratio.high), mx.where(outside, 0.0, log_ratio.low))
