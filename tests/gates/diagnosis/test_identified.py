@@ -108,7 +108,7 @@ def test_a_composition_without_a_name_is_what_its_settings_ask_for() -> None:
     program = PROGRAMS["policy_loss"]
     gate, preset = cases(program)["loss.reinforce.matches-definition-ragged"]
     assert preset.compose is not None
-    call = example(program, gate, preset.compose({"aggregation": "token-mean"}))
+    call = example(gate, preset.compose({"aggregation": "token-mean"}), SEED, program.op)
     assert call is not None
     samples = of_oracle(program, program.inputs(call, np.random.default_rng(SEED)))
     diagnosis = identify(program, samples)
