@@ -93,16 +93,13 @@ class TestTokenKl:
         got = token_kl(policy, reference, estimator=estimator, reduction="none")[0]
         with mpmath.workdps(60):
             d = [mpmath.mpf(b) - mpmath.mpf(a) for a, b in zip(policy[0], reference[0], strict=True)]
-            want = {
-                "k1": [-x for x in d],
-                "k2": [x**2 / 2 for x in d],
-                "k3": [mpmath.exp(x) - x - 1 for x in d],
-            }[estimator]
+            want = {"k1": [-x for x in d], "k2": [x**2 / 2 for x in d], "k3": [mpmath.exp(x) - x - 1 for x in d]}[
+                estimator
+            ]
             assert all(abs(g - w) <= 8 * 2.0**-53 * abs(w) for g, w in zip(got, want, strict=True))
 
     @pytest.mark.parametrize(
-        ("estimator", "values"),
-        [("k1", [[0.5, -0.5, 0], [0.5, 0, 0]]), ("k3", [[1 / E, 0.5, 0], [0.5, 0, 0]])],
+        ("estimator", "values"), [("k1", [[0.5, -0.5, 0], [0.5, 0, 0]]), ("k3", [[1 / E, 0.5, 0], [0.5, 0, 0]])]
     )
     def test_the_clamp_bounds_both_ends_before_the_sum(self, estimator: str, values: list[list[float]]) -> None:
         """Each estimate on its own, in the sums too."""

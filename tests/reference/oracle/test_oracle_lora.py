@@ -7,12 +7,7 @@ import pytest
 
 from reference.oracle.lora import lora_linear
 
-LAYER: dict[str, Any] = {
-    "weight": [[1.0, -1.0]],
-    "a": [[2.0], [3.0]],
-    "b": [[5.0]],
-    "scale": 0.5,
-}
+LAYER: dict[str, Any] = {"weight": [[1.0, -1.0]], "a": [[2.0], [3.0]], "b": [[5.0]], "scale": 0.5}
 
 
 def test_dropped_input_reaches_the_base_alone() -> None:

@@ -205,9 +205,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [RuntimeError("[malloc] Unable to allocate 99 bytes."), MemoryError()],
-    ids=["mlx", "python"],
+    "error", [RuntimeError("[malloc] Unable to allocate 99 bytes."), MemoryError()], ids=["mlx", "python"]
 )
 def test_out_of_memory_is_reported_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception

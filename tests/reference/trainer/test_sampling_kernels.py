@@ -195,6 +195,10 @@ class TestSettings:
     @pytest.mark.parametrize(
         "bad",
         [
+            {"temperature": -1.0},
+            {"top_p": 0.0},
+            {"top_k": -1},
+            {"min_p": 1.5},
             {"temperature": float("nan")},
             {"temperature": float("inf")},
             {"xtc_probability": 1.5},
@@ -234,3 +238,13 @@ class TestSettings:
             token = sampling.sample(logits, np.array([number / 200]), chosen).tokens[0]
             kept.setdefault(order, set()).add(int(token))
         assert kept == {"hf": {0, 1, 2, 3}, "mlx-lm": {0, 1}}
+
+
+@pytest.mark.parametrize(
+    ("weights", "u", "token"),
+    [([0.0, 0.0, 1.0, 1.0], 0.0, 2), ([1.0, 3.0, 0.0], 1 - 2.0**-53, 1), ([1.0, 3.0], 0.25, 1)],
+    ids=["zero-skips-filtered-tokens", "largest-stays-among-survivors", "boundary-is-the-next-token's"],
+)
+def test_draw_at_the_ends_of_intervals(weights: list[float], u: float, token: int) -> None:
+    """The token is the first with C_k > u C_V, strictly; hand-made uniforms, as Philox seldom gives these."""
+    assert sampling.draw(np.array([weights]), np.array([u])).tolist() == [token]
