@@ -1,7 +1,5 @@
 """tools/bench.py reads asv's results: failed, n/a and slower benchmarks."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

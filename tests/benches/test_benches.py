@@ -1,7 +1,5 @@
 """The asv classes run and refuse wrong results, and their inputs never change."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

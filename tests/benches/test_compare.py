@@ -1,7 +1,5 @@
 """Comparison of two builds by pairs of processes, its errors, and the recorded proof."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Ratios to peers: planned rows, verification, and outcomes of absent, wrong and crashing peers."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

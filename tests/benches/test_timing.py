@@ -1,7 +1,5 @@
 """The timing module measures factors, refuses wrong results, and decides only with certainty."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

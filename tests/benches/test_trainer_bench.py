@@ -1,7 +1,5 @@
 """`gates bench trainers`: fixed workloads, rejection of impossible times, and a record for every target."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -43,10 +41,7 @@ DIGESTS = {
     ("qwen3-0.6b", "long-prompt"): "711bde235c28b97d",
     ("qwen3-0.6b", "4-bit"): "cf7f5e9e0f95cd72",
 }
-WEIGHTS = {
-    "no-early-end": "b7e03100f0bce0e4",
-    "geometric": "aced18b48fc9268e",
-}
+WEIGHTS = {"no-early-end": "b7e03100f0bce0e4", "geometric": "aced18b48fc9268e"}
 PEAK = 1e10  # operations per second
 
 

@@ -1,7 +1,5 @@
 """The table of algorithms against everything that has formulas, gates or texts of its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

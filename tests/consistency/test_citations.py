@@ -1,7 +1,5 @@
 """Citations of docs/definitions.md: every cited section exists, and every name that Gates judges is defined there."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

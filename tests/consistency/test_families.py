@@ -1,7 +1,5 @@
 """The families of gates: folders, prefixes, mutants with their patches, and the planned ops of shipped subjects."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of kernels against the built module, its stub, the crate, ops, gates, benchmarks and fuzz targets."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

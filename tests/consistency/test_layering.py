@@ -1,7 +1,5 @@
 """Who may import whom: the contracts of pyproject.toml, and the rules that contracts cannot express."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

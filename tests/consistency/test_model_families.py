@@ -1,7 +1,5 @@
 """The recorded run of model families."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The commands from the shell: exit codes, last lines, one sentence for every usage error."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

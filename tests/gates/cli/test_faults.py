@@ -1,7 +1,5 @@
 """Faults of the machine: one sentence with file and remedy, exit code 4, and no verdict is lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """`gates identify`, and the diagnosis that `gates check` prints for a wrong op."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

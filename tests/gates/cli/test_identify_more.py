@@ -1,7 +1,5 @@
 """`gates identify` and `gates check` on wrong programs of other ops than policy losses: those of tests/bugs/known."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -15,12 +13,7 @@ BUGS = Path(__file__).parents[2] / "bugs" / "known"
 @pytest.mark.parametrize(
     ("bug", "op", "gate", "message"),
     [
-        (
-            "preference_ipo_target",
-            "preference_loss",
-            "preference.ipo.matches-definition",
-            "target 1/β (asked: 1/(2β))",
-        ),
+        ("preference_ipo_target", "preference_loss", "preference.ipo.matches-definition", "target 1/β (asked: 1/(2β))"),
         (
             "sampler_crossing_token",
             "filtered_logprobs",

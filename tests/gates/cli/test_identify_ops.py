@@ -1,7 +1,5 @@
 """`gates identify` and `gates check` on advantages, KL, log-probs and ratios."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM at any moment: one line, exit code 130, and verdicts are kept."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`gates judge`: exit codes, screen, JSON, and the document of its format."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

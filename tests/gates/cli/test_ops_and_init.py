@@ -1,7 +1,5 @@
 """`gates ops` describes what a subject needs; `gates init` writes a file in which nothing passes until it is filled in."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

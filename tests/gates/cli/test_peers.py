@@ -1,7 +1,5 @@
 """`gates peers` from the shell, with a library that needs no network."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`--seed random` draws a seed; the printed and the recorded command repeat the run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Unknown names get suggestions; `list` and `explain` are readable for newcomers."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -29,10 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        (
-            "token_kl",
-            "it is an op, and the gates that use it are kl.k1.matches-definition, kl.k2.matches-definition, ",
-        ),
+        ("token_kl", "it is an op, and the gates that use it are kl.k1.matches-definition, kl.k2.matches-definition, "),
         ("advantages.constent", "did you mean advantages"),
         ("kl.k3.matches-defintion", "did you mean kl.k3.matches-definition"),
         ("trianer", "did you mean trainer"),
@@ -272,10 +267,7 @@ class TestSubjectFiles:
 
 @pytest.mark.parametrize(
     ("declared", "message"),
-    [
-        ("'estimator': ('K2',)", "did you mean 'k2'?"),
-        ("'estimater': ('k2',)", "did you mean 'estimator'?"),
-    ],
+    [("'estimator': ('K2',)", "did you mean 'k2'?"), ("'estimater': ('k2',)", "did you mean 'estimator'?")],
 )
 def test_a_misspelt_convention_is_refused(tmp_path: Path, declared: str, message: str) -> None:
     """Otherwise its cases would be `unsupported` without a reason."""

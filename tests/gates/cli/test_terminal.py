@@ -1,7 +1,5 @@
 """Text from subjects and files is escaped, so that a terminal neither obeys, reorders nor hides it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import unicodedata
@@ -158,11 +156,7 @@ def test_control_characters_are_escaped() -> None:
 
 @pytest.mark.parametrize("form", get_args(ReportFormat))
 def test_a_report_of_a_check_is_escaped(
-    check: Path,
-    tmp_path: Path,
-    form: ReportFormat,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    check: Path, tmp_path: Path, form: ReportFormat, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In every format, with a baseline, and in the summary of a GitHub step."""
     summary = tmp_path / "summary.md"

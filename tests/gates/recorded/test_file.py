@@ -1,7 +1,5 @@
 """An invalid file is refused with one sentence that names tensor or setting and the remedy."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

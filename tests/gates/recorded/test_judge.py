@@ -1,7 +1,5 @@
 """Verdicts of `gates judge` on correct and wrong steps."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Recorded runs in every form: the same bytes each time, nothing lost, nothing of a subject's words taken for markup."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import get_args
@@ -22,13 +20,7 @@ from gates.report.text import Screen
 from gates.results.jsonl import Results
 from gates.run.session import Tally
 
-RESULTS = {
-    "correct": [],
-    "wrong": [Failure],
-    "departs": [Failure],
-    "error": [Error],
-    "skipped": [Skipped],
-}
+RESULTS = {"correct": [], "wrong": [Failure], "departs": [Failure], "error": [Error], "skipped": [Skipped]}
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """One grade for each subject and op, and the screen on which they are shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

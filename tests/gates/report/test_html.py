@@ -1,7 +1,5 @@
 """The HTML page: one file, nothing of a subject taken for markup, a pure function of the files."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The smallest inputs of the page: in the evidence of their case, in one list, and the ways between the two."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

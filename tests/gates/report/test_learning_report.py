@@ -1,7 +1,5 @@
 """Learning curves: read, drawn reproducibly, and recorded ones show that every algorithm learns."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Markdown as a reader gets it: what came out first, each failing gate once, nothing repeated a hundred times."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Scores and margins of a proof, from hand-made records."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

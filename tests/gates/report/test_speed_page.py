@@ -1,7 +1,5 @@
 """Speeds as a page, as pictures and as one screen; a grade in the place of a speed in all of them; the command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

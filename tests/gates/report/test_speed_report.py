@@ -1,7 +1,5 @@
 """Speed files: valid, readable wherever a run stopped, and rendered as markdown by a pure function."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

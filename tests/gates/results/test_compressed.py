@@ -1,7 +1,5 @@
 """Recorded runs are kept as gzip: the same records, and one sentence for a damaged file."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

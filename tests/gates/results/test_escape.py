@@ -1,7 +1,5 @@
 """Untrusted text in markdown is rendered literally by an independent parser."""
 
-from __future__ import annotations
-
 import re
 import sys
 

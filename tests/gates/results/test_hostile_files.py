@@ -1,7 +1,5 @@
 """Results files from untrusted sources: one sentence and exit code 2, or a documented result."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """Files of format 1, from before verdicts were grades, are read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Results files are valid after a kill at any moment; errors name the line."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """False positives over seeds: what is counted, what a stopped run keeps, and what a resumed one judges."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Limits that are recorded: where they hold, what holds elsewhere, and how they are made anew."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The recorded summary holds what calibrating promises: no gate refused a correct subject at any seed."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

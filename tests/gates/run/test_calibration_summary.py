@@ -1,7 +1,5 @@
 """Calibrations that add up: lines, rates, what the one recorded file keeps and drops, and the command."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess
@@ -232,12 +230,7 @@ class TestSummary:
 
     @pytest.mark.parametrize(
         ("changes", "head"),
-        [
-            ({}, {"codes": {GATE.id: "b" * 16}}),
-            ({}, {"codes": {}}),
-            ({"full": True}, {}),
-            ({"cpu": "another"}, {}),
-        ],
+        [({}, {"codes": {GATE.id: "b" * 16}}), ({}, {"codes": {}}), ({"full": True}, {}), ({"cpu": "another"}, {})],
         ids=["other code", "no code", "other draws", "other processor"],
     )
     def test_what_another_judge_said_is_judged_again(

@@ -1,7 +1,5 @@
 """A choice that a subject declares beside a preset is what it is asked, named by, and diagnosed against."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

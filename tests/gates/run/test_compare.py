@@ -1,7 +1,5 @@
 """The one comparison on which every verdict rests."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The executors: cases go in, each verdict comes out once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The level of the claim that does not hold decides the grade; what rests on a wrong definition is not asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any

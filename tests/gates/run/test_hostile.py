@@ -1,7 +1,5 @@
 """Subjects that misbehave in every way we know: each is a clear verdict, never a pass, never the judge's end."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A run that was killed, finished in its own file: valid at any moment, complete in the end, no case judged twice."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

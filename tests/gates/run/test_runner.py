@@ -1,7 +1,5 @@
 """Who gets which verdict, and that none passes by silence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A plan in parts: every case in one of them, and one run again when they are merged."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -329,10 +327,7 @@ def exit_code(runs: list[Results]) -> int:
 
 @pytest.mark.parametrize(
     ("command", "left"),
-    [
-        (["check", "kl", "--shard", "2/5", "--quick"], ["check", "kl", "--quick"]),
-        (["check", "--shard=2/5"], ["check"]),
-    ],
+    [(["check", "kl", "--shard", "2/5", "--quick"], ["check", "kl", "--quick"]), (["check", "--shard=2/5"], ["check"])],
 )
 def test_the_command_of_the_whole_names_no_shard(command: list[str], left: list[str]) -> None:
     """What is shown as the merged run's command is what would have run it whole."""

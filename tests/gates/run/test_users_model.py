@@ -1,7 +1,5 @@
 """Cases under `--model`: their names, their layers and their limits are those of the model that is judged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Waivers: what they excuse, and when they fail the run themselves."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 from typing import Any

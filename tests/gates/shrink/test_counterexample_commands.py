@@ -1,7 +1,5 @@
 """From a failing check to a test in the user's repository."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Files of counterexamples: round trips, and refusal of hostile files."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import struct

@@ -1,7 +1,5 @@
 """Mutants of every family are shrunk to a few numbers or tokens that fail again and that a correct subject passes."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

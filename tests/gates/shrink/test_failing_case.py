@@ -1,7 +1,5 @@
 """Failing cases of a run: shrinking the first, and keeping the others as drawn."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The search for a smaller failure, with predicates instead of gates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A counterexample's file may set amounts and numbers, never a text or a model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The amounts that a gate requests of a model, and their cuts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A subject that lacks an algorithm is `unsupported` in its cases, and judged in all others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The NumPy baseline and the MLX trainer's ops are correct in every quick case: what `gates check --quick` judges, as a test."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Judge and worker must be of one checkout: verdicts on the code of another one are refused."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import venv

@@ -1,7 +1,5 @@
 """The pipes between judge and worker, and the outcomes of misbehaving subjects."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

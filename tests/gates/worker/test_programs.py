@@ -1,7 +1,5 @@
 """Programs as subjects: the example in Perl, the protocol's page, and programs that break the protocol."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -197,8 +195,5 @@ def test_a_frame_has_the_documented_bytes() -> None:
     data = b"".join(bytes(part) for part in frames.encode({"a": np.array([1.0, 2.0], "<f4")}))
     size = struct.unpack("<I", data[4:8])[0]
     assert data[:4] == b"GATE"
-    assert json.loads(data[8 : 8 + size]) == {
-        "body": {"a": {"$array": 0}},
-        "buffers": [{"dtype": "<f4", "shape": [2]}],
-    }
+    assert json.loads(data[8 : 8 + size]) == {"body": {"a": {"$array": 0}}, "buffers": [{"dtype": "<f4", "shape": [2]}]}
     assert data[8 + size :] == struct.pack("<2f", 1.0, 2.0)

@@ -1,7 +1,5 @@
 """The trainer learns: one algorithm, one seed; `make record` has all of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys

@@ -1,7 +1,5 @@
 """`reference.trainer.warmup`: a model that half knows a few sums, and the same one for the same recipe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import mlx.core as mx

@@ -1,7 +1,5 @@
 """Uv gets pip's settings, and pip is used without uv."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
