@@ -82,13 +82,11 @@ class TestKernels:
             checked.prepared.__wrapped__(name)
 
     def test_a_debug_build_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Times of a debug build are meaningless."""
         monkeypatch.setattr(rlkernels, "build_info", lambda: {"profile": "debug"})
         with pytest.raises(checked.DebugBuildError, match="rlkernels is a debug build"):
             checked.prepared.__wrapped__("group_advantages 16x4")
 
     def test_a_missing_instruction_set_is_not_available(self) -> None:
-        """Asv shows n/a."""
         missing = next(isa for isa in kernels.ISAS if isa not in rlkernels.available_isas())
         with pytest.raises(NotImplementedError, match=missing):
             kernels.Variants().setup(kernels.VARIED[0], missing, 1)
@@ -123,11 +121,9 @@ class TestOtherBenchmarks:
 
     @pytest.mark.slow
     def test_the_quick_check_is_timed(self) -> None:
-        """The quick check of every subject holds."""
         assert commands.Check().track_quick() > 0
 
     def test_ratios_have_a_class_for_each_op(self) -> None:
-        """Each has its rows; all share one measurement."""
         classes_ = {name: kind for name, kind in vars(against).items() if name.endswith("Ratio") and name[0] != "_"}
         assert {"GroupAdvantagesRatio", "TokenKlRatio", "PolicyLossRatio", "PackSequencesRatio"} <= set(classes_)
         assert all(kind.params[0] for kind in classes_.values())

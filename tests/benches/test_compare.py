@@ -45,13 +45,11 @@ class TestPairs:
         assert 1.3 < ratio.value < 1.8
 
     def test_the_control_ignores_a_slowdown(self) -> None:
-        """A slowdown of B does not change the control."""
         first = np.ones(20)
         ratio, control, verdict = compare.judged(first, 1.2 * first)
         assert (ratio.value, control.value, verdict) == (pytest.approx(1.2), 1.0, "slower")
 
     def test_a_process_that_fails_is_an_error(self, here: compare.Build, tmp_path: Path) -> None:
-        """The error has its last output."""
         (tmp_path / "rlkernels.py").write_text("raise ImportError('no such build')")
         with pytest.raises(compare.CompareError, match="no such build"):
             compare.probe(compare.Build("broken", tmp_path), [NAME], 0.02)

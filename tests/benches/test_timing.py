@@ -100,7 +100,6 @@ class TestInterval:
         assert (ratio.low, ratio.high) == pytest.approx((1.1, 1.1))
 
     def test_one_pair_says_nothing(self) -> None:
-        """Its interval is everything."""
         ratio = timing.paired_ratio([2.0], [1.0])
         assert (ratio.low, ratio.high) == (0.0, np.inf)
         assert not ratio.excludes_one()

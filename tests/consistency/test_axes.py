@@ -66,7 +66,6 @@ def wrong(case: Case) -> bool:
 def test_a_wrong_choice_in_a_row_turns_the_check_red(
     monkeypatch: pytest.MonkeyPatch, name: str, axis: str, word: str
 ) -> None:
-    """So that no row of the table can be wrong unseen."""
     swapped = replace(table.composed(name, **{axis: word}), overrides=())
     rows = MappingProxyType({**table.ALGORITHMS, name: swapped})
     monkeypatch.setattr(table, "ALGORITHMS", rows)
@@ -98,7 +97,6 @@ class TestCompositions:
     """Every possible composition has a definition, a limit and a baseline that agree."""
 
     def test_a_covering_set_is_small(self) -> None:
-        """Few enough for every check."""
         assert len(covering.covering()) <= 60
 
     @pytest.mark.parametrize("changes", covering.covering(), ids=covering.named)
@@ -109,7 +107,6 @@ class TestCompositions:
     @pytest.mark.long
     @pytest.mark.parametrize("changes", list(covering.every()), ids=covering.named)
     def test_the_whole_product(self, changes: Any) -> None:
-        """All of them."""
         assert max(distances(cases.case("grpo", "composition", **changes))) <= 1.0
 
     @pytest.mark.parametrize("row", [*table.ALGORITHMS.values(), *table.VARIANTS], ids=lambda row: row.text)

@@ -34,7 +34,6 @@ class TestContracts:
         assert code == 0, capsys.readouterr().out
 
     def test_no_modules_import_each_other(self) -> None:
-        """Imports inside functions count."""
         present = circles()
         assert not present - CIRCLES, [sorted(group) for group in present - CIRCLES]
         assert not CIRCLES - present, "these circles are gone: remove them from CIRCLES"

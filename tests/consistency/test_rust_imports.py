@@ -28,7 +28,6 @@ def crate(folder: Path, **files: str) -> Path:
 
 
 def test_no_file_of_the_crates_is_in_a_circle() -> None:
-    """The crates in rust/ have no circle."""
     result = check()
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
@@ -44,7 +43,6 @@ def test_no_file_of_the_crates_is_in_a_circle() -> None:
     ids=["use and path", "parent's item", "through a re-export", "macro and glob"],
 )
 def test_a_circle_is_found(tmp_path: Path, files: dict[str, str]) -> None:
-    """A circle fails, with its files and what to do."""
     result = check(crate(tmp_path, **files))
     assert result.returncode == 1
     assert "in a circle" in result.stdout

@@ -26,7 +26,6 @@ class TestBugs:
     """One wrong program of each family."""
 
     def test_identify_names_the_change(self, tmp_path: Path, bug: str, op: str, gate: str, message: str) -> None:
-        """Without conventions: the definition and the change."""
         shutil.copy(BUGS / f"{bug}.py", tmp_path)
         done = gates("identify", f"./{bug}.py", op, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -35,7 +34,6 @@ class TestBugs:
         assert message in finding["computes"]
 
     def test_check_names_the_change(self, tmp_path: Path, bug: str, op: str, gate: str, message: str) -> None:
-        """The change is in the row of the op."""
         shutil.copy(BUGS / f"{bug}.py", tmp_path)
         done = gates("check", gate, "--quick", "--jobs", "1", "--no-minimise", "--subject", f"./{bug}.py", cwd=tmp_path)
         assert done.returncode == 1, done.stdout + done.stderr

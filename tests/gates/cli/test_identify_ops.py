@@ -48,7 +48,6 @@ def test_presets_are_identified(tmp_path: Path) -> None:
     ],
 )
 def test_a_check_names_what_is_computed(bug: str, gate: str, message: str, tmp_path: Path) -> None:
-    """One wrong subject of each family."""
     subject = str(BUGS / f"{bug}.py")
     options = ("--quick", "--jobs", "1", "--no-minimise", "-v")
     done = gates("check", gate, "--subject", subject, *options, cwd=tmp_path)

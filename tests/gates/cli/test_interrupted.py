@@ -30,7 +30,6 @@ class TestWhilePythonImports:
     @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
     @pytest.mark.parametrize("module", ["typer", "gates.cli.verbs", "numpy", "pydantic"])
     def test_it_prints_one_line(self, tmp_path: Path, name: str, module: str) -> None:
-        """In imports of the command line and in lazy imports of a verb."""
         finder = f"""
 import os, signal
 class Finder:

@@ -105,7 +105,6 @@ class TestInit:
         assert "token_kl is provided twice" in " ".join(done.stdout.split())
 
     def test_a_misspelt_op_is_pointed_out(self, tmp_path: Path) -> None:
-        """It is unsupported, and a note names the misspelt op."""
         (tmp_path / "mine.py").write_text("OPS = {'tokens_kl': lambda **inputs: {}}\n")
         done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
@@ -120,7 +119,6 @@ class TestInit:
         assert "it defines" not in done.stdout
 
     def test_an_existing_file_is_not_overwritten(self, tmp_path: Path) -> None:
-        """The command is refused and the file is unchanged."""
         (tmp_path / "mylib_gates.py").write_text("mine")
         done = gates("init", "mylib", cwd=tmp_path)
         assert (done.returncode, "is not overwritten" in done.stderr) == (2, True)
@@ -204,7 +202,6 @@ class TestFramework:
         return file
 
     def test_a_forward_in_mlx_is_enough(self, tmp_path: Path) -> None:
-        """The op is judged correct."""
         pytest.importorskip("mlx.core")
         names = {"m": "mx", "detach": "mx.stop_gradient", "maximum": "maximum(mask.sum(1), 1)"}
         self.filled_in(tmp_path, "mlx", **names)

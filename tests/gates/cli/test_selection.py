@@ -106,7 +106,6 @@ def test_explain_cites_documented_deviations(tmp_path: Path) -> None:
 
 
 def test_explain_prints_the_unit_of_the_limits() -> None:
-    """The powers of two in the sentence are the units of the limits."""
     small = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     for dtype, unit in UNITS.items():
         power = str(round(math.log2(unit))).translate(small)
@@ -174,7 +173,6 @@ class TestAnyPrefix:
         ],
     )
     def test_verbs_accept_prefixes(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-        """From the shell."""
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "kl.k1.matches-definition" in done.stdout or "token_kl[k1]" in done.stdout
@@ -228,7 +226,6 @@ class TestSubjectFiles:
         assert f"there is no such file; did you mean {meant}?" in done.stderr
 
     def test_a_missing_folder_suggests_nothing(self, tmp_path: Path) -> None:
-        """There are no files to suggest."""
         done = gates("check", "kl", "--subject", "./ci/mine.py", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (
             2,

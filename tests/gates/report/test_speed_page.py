@@ -80,7 +80,6 @@ class TestPage:
         assert "&lt;script&gt;" in text
 
     def test_every_section_of_the_markdown_is_in_it(self, full: list[SpeedResults]) -> None:
-        """And its pictures, drawn in the page."""
         page = Elements(render_page(full))
         assert [a["id"] for tag, a in page.found if tag == "h2"] == [section.name for section in document(full)[1]]
         assert sum(tag == "svg" for tag, _ in page.found) >= 3
@@ -103,7 +102,6 @@ class TestPictures:
     """Speed against size, with the roofline."""
 
     def test_they_are_the_same_bytes_again(self, full: list[SpeedResults]) -> None:
-        """And small, without a date."""
         pictures = render_pictures(full)
         assert set(pictures) == {"speed-advantages.svg", "speed-kl.svg", "speed-vocabulary.svg"}
         assert render_pictures(full) == pictures
@@ -135,7 +133,6 @@ class TestCommand:
         assert done.output == render_screen([run])
 
     def test_a_screen_holds_all_of_a_large_run(self, full: list[SpeedResults]) -> None:
-        """Ranges, controls and trainers."""
         lines = render_screen(full).splitlines()
         assert len(lines) <= 50
         assert any("control 1 [0.99–1.01]" in line for line in lines)

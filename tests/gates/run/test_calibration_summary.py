@@ -67,7 +67,6 @@ class TestLines:
         ("seeds", "text"), [({3}, "3"), ({0, 1, 2}, "0-2"), ({0, 1, 5, 7, 8}, "0-1,5,7-8"), ({0, 2}, "0,2")]
     )
     def test_seeds_are_ranges(self, seeds: set[int], text: str) -> None:
-        """There and back."""
         assert seeds_text(seeds) == text
         assert seeds_of(text) == seeds
 
@@ -101,7 +100,6 @@ class TestLines:
         "changes", [{"blas": "openblas"}, {"cpu": "another"}, {"full": True}, {"subject": "other"}]
     )
     def test_other_machines_draws_and_subjects_have_lines_of_their_own(self, changes: dict[str, Any]) -> None:
-        """Nothing of them is added."""
         assert len(added([line("0-4"), line("0-4", **changes)])) == 2
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
@@ -167,7 +165,6 @@ class TestRates:
         ],
     )
     def test_known_values_of_the_bound(self, refused: int, seeds: int, bound: float) -> None:
-        """Tabled values, to their digits."""
         assert upper_bound(refused, seeds) == pytest.approx(bound, rel=1e-5)
 
     @pytest.mark.parametrize("seeds", [1, 7, 100, 1000])
@@ -253,7 +250,6 @@ class TestSummary:
         assert [found.backend for found in read(path).calibrations] == ["numpy"]
 
     def test_a_dirty_commit_makes_it_dirty(self, tmp_path: Path) -> None:
-        """Whichever run brought it."""
         path = tmp_path / "calibration.jsonl"
         record(results(tmp_path / "1", line("0", commits=[f"cccccccc{calibration_summary.DIRTY}"])), path, CODES)
         record(results(tmp_path / "2", line("1")), path, CODES)

@@ -188,7 +188,6 @@ class TestLimits:
         assert re.search(r"uses \d+ MiB, must be at most 300 \(--memory-limit\)", verdict.reason)
 
     def test_memory_of_children_counts(self, tmp_path: Path) -> None:
-        """Memory is that of all its processes."""
         child = "import time; kept = bytearray(400 << 20); kept[::4096] = b'x' * len(kept[::4096]); time.sleep(60)"
         body = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(60)"
         subject = written(tmp_path, doing(body))
@@ -273,7 +272,6 @@ class TestPlaces:
             catalogue.from_file(str(tmp_path / "mine.py"), None)
 
     def test_a_file_that_is_no_program(self, tmp_path: Path) -> None:
-        """The sentence says what it must be."""
         (tmp_path / "mine.txt").write_text("x")
         with pytest.raises(ConfigurationError, match=r"executable \(chmod \+x\) that speaks"):
             catalogue.from_file(str(tmp_path / "mine.txt"), None)
@@ -313,7 +311,6 @@ class TestInterpreters:
         assert "must be 3.10 or newer" in done.stderr
 
     def test_a_file_that_is_not_executable(self, tmp_path: Path) -> None:
-        """A usage error with the remedy."""
         (tmp_path / "mine.py").write_text(doing(WRONG))
         command = [sys.executable, "-m", "gates", "check", "--subject", "./mine.py", "--python", "./mine.py"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -332,5 +329,4 @@ def test_the_command_line_never_calls_it_a_pass(tmp_path: Path, text: str) -> No
 
 
 def test_there_are_more_than_forty() -> None:
-    """Of subjects that misbehave."""
     assert len(AT_IMPORT) + len(IN_A_CALL) >= 60

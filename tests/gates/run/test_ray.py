@@ -77,7 +77,6 @@ class TestUnits:
             assert (found.gate, found.subject, found.case) == (planned.gate, planned.subject, planned.case)
 
     def test_a_subject_of_a_file_is_found_by_its_path(self, slow: Subject) -> None:
-        """With its interpreter and its name."""
         planned = packing(replace(slow, python=sys.executable))[0]
         found = units.Unit.read(units.Unit.of(planned, Options(seed=3), load()).text()).find(load())
         assert found.subject == planned.subject

@@ -69,7 +69,6 @@ class TestFaults:
         assert "ZeroDivisionError" in found.reason
 
     def test_an_absent_subject_is_skipped_with_its_cause(self, subject: Maker) -> None:
-        """What is not there is skipped, and says why."""
         found = verdict(make_gate(), replace(subject(RIGHT), why_absent="no environment yet"))
         assert (found.status, found.reason) == ("skipped", "no environment yet")
 
@@ -178,8 +177,6 @@ class TestErrors:
         assert (found.status, found.cause) == ("error", cause)
 
     def test_a_control_that_does_not_move_fails(self, subject: Maker) -> None:
-        """A subject that is constant where it should move fails by the control."""
-
         def constant(t: Trial) -> Iterator[Evidence]:
             got = t.got(DOUBLE, **t.inputs)["y"]
             yield t.number("y", float(np.abs(got).max()), "<=")

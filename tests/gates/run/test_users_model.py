@@ -82,7 +82,6 @@ class TestVerdicts:
         assert "proj" in " ".join(item.where for item in verdict.evidence)
 
     def test_limits_of_the_tiny_model_are_not_applied(self) -> None:
-        """The verdict says why."""
         verdict = _judged("trainer.no-spikes", "grpo", family="llama")
         assert verdict.status == "unsupported"
         assert "are for the tiny model of this case" in verdict.reason

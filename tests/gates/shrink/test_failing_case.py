@@ -93,7 +93,6 @@ class TestShrinking:
         assert shrunk.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token, bare sums")
 
     def test_a_trial_longer_than_the_budget_is_not_shrunk(self) -> None:
-        """The message gives the reason."""
         registry = load()
         planned, options = mutated(registry, "rollout.batched-padding-visible", "greedy")
         start = time.monotonic()

@@ -70,7 +70,6 @@ class TestVetting:
         ids=["as drawn", "smaller"],
     )
     def test_numbers_may_differ(self, recorded: list[Any], changes: dict[str, Any]) -> None:
-        """A search makes numbers smaller."""
         counterexample = drawn(**changes)
         assert judge(counterexample).state == "holds"
         assert recorded == [counterexample.inputs]

@@ -39,7 +39,6 @@ class TestCutting:
         assert rollout_cut.less(inputs, {"prompts": 1, "max_tokens": 1}) == inputs
 
     def test_a_search_starts_at_the_largest_call(self) -> None:
-        """It starts with the largest amount of each kind."""
         calls = [rollout(samples=1), rollout(max_tokens=96), {"policy": np.zeros(3)}]
         assert rollout_cut.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96, "style": "worded"}
 
@@ -53,7 +52,6 @@ class TestCutting:
         ids=["none", "all"],
     )  # fmt: skip
     def test_a_cut_as_text(self, cut: dict[str, Any], text: str) -> None:
-        """With its numbers; empty without a cut."""
         assert rollout_cut.words(cut) == text
 
 
@@ -86,5 +84,4 @@ class TestFewer:
         assert first == {"prompts.count": 1, "cut.max_tokens": 1, "draws": 10, "seed": 7}
 
     def test_inputs_without_amounts_have_no_candidates(self) -> None:
-        """Neither have amounts of one, nor switches."""
         assert not list(rollout_cut.fewer({"beta": 0.5, "samples": 1, "draws": True}))

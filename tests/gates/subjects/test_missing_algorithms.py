@@ -48,7 +48,6 @@ def test_an_algorithm_missing_in_a_build_is_unsupported(tmp_path: Path, gate: st
 
 
 def test_a_kernel_missing_in_a_build_is_unsupported(tmp_path: Path) -> None:
-    """The subject does not define its op."""
     assert set(statuses(tmp_path, WITHOUT_A_KERNEL, "kl.full.matches-definition")[False]) == {"unsupported"}
 
 

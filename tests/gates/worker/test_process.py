@@ -67,7 +67,6 @@ class TestFrames:
 
     @given(TREES)
     def test_trees_round_trip_bit_for_bit(self, tree: Any) -> None:
-        """NaN and infinities included."""
         assert equal(tree, round_trip(tree))
 
     def test_a_nan_of_numpy_round_trips(self) -> None:
@@ -128,7 +127,6 @@ class TestFrames:
 
     @pytest.mark.parametrize("layout", ["strided", "read-only", "big-endian", "misaligned"])
     def test_a_layout_keeps_the_values(self, layout: str) -> None:
-        """The memory layout changes, the numbers do not."""
         array = np.arange(12.0).reshape(3, 4)
         assert np.array_equal(worker.rebuild(array, layout), array)
 
@@ -147,7 +145,6 @@ class TestWorker:
     """The outcome of each behaviour of a subject."""
 
     def test_a_value_is_returned(self, subject: Maker) -> None:
-        """A working subject returns its arrays."""
         outcome = call(subject("return {'y': 2 * x}"))
         assert outcome.kind == "value"
         assert outcome.value["y"].tolist() == [2.0, 2.0, 2.0]
@@ -253,7 +250,6 @@ class TestWorker:
             running.close()
 
     def test_a_subject_has_its_environment_variables(self, subject: Maker) -> None:
-        """The variables of a variant are set when its file loads, and only there."""
         plain = subject(
             "return {'y': np.array(len(FORCED))}", head="import os\nFORCED = os.environ.get('RLKERNELS_ISA', '')"
         )

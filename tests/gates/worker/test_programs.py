@@ -78,7 +78,6 @@ class TestExample:
         assert re.search(r"smallest input \(\d+ → [23] numbers\)", done.stdout)
 
     def test_it_has_sixty_lines(self) -> None:
-        """The page states the number."""
         assert len(EXAMPLE.read_text().splitlines()) <= 60
         assert "a whole subject in 60 lines" in PAGE
 
@@ -140,7 +139,6 @@ class TestProtocolErrors:
         ids=lambda value: value[:40] if value.startswith(("say", "os")) else "",
     )
     def test_a_bad_start_is_reported(self, tmp_path: Path, body: str, message: str) -> None:
-        """The subject does not start, with the reason."""
         with pytest.raises(WorkerError, match=re.escape(message)):
             Worker.start(catalogue.from_file(str(program(tmp_path, body + "\n")), None), threads=1)
 
@@ -157,7 +155,6 @@ class TestProtocolErrors:
         ids=["another id", "no id", "kind", "no object", "seconds", "no kind"],
     )
     def test_a_bad_answer_is_reported(self, tmp_path: Path, answer: dict[str, object], message: str) -> None:
-        """The call crashed, with the reason."""
         file = program(tmp_path, f"say(frame({READY!r}))\nreceive()\nsay(frame({answer!r}))\ntime.sleep(20)\n")
         running = Worker.start(catalogue.from_file(str(file), None), threads=1)
         outcome = running.call("double", {}, limit_s=10.0)

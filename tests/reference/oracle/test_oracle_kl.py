@@ -32,7 +32,6 @@ class TestK3:
         np.testing.assert_array_equal(k3(np.array([710.0, math.inf, -math.inf])), [math.inf] * 3)
 
     def test_nan_stays(self) -> None:
-        """A NaN difference has no divergence."""
         assert np.isnan(k3(np.array([math.nan]))[0])
 
 
@@ -102,7 +101,6 @@ class TestTokenKl:
         ("estimator", "values"), [("k1", [[0.5, -0.5, 0], [0.5, 0, 0]]), ("k3", [[1 / E, 0.5, 0], [0.5, 0, 0]])]
     )
     def test_the_clamp_bounds_both_ends_before_the_sum(self, estimator: str, values: list[list[float]]) -> None:
-        """Each estimate on its own, in the sums too."""
         call = partial(token_kl, POLICY, REFERENCE, estimator=estimator, kl_clamp=0.5)
         np.testing.assert_allclose(call(reduction="none"), values, rtol=1e-15)
         np.testing.assert_allclose(call(reduction="sum"), np.sum(values, axis=1), rtol=1e-15)
@@ -112,7 +110,6 @@ class TestTokenKl:
         assert not np.signbit(token_kl([[-1.0]], [[-1.0]], estimator="k1", reduction="none"))[0, 0]
 
     def test_nan_in_a_counted_slot_stays(self) -> None:
-        """NaN is not hidden."""
         assert np.isnan(token_kl([[math.nan]], [[-1.0]], estimator="k3", reduction="sum"))[0]
 
     @pytest.mark.parametrize(
@@ -132,7 +129,6 @@ class TestTokenKl:
         ],
     )
     def test_errors(self, change: dict[str, Any], message: str) -> None:
-        """What does not fit is refused with its value."""
         options: dict[str, Any] = {"estimator": "k3", "reduction": "sum", "policy": POLICY, "reference": REFERENCE}
         for function in (token_kl, kl_scale):
             with pytest.raises(ValueError, match=message):
@@ -215,7 +211,6 @@ class TestKlRatio:
         ],
     )
     def test_errors(self, change: dict[str, Any], message: str) -> None:
-        """What does not fit is refused."""
         options: dict[str, Any] = {"estimator": "k3", "reduction": "none", "policy": POLICY, "reference": REFERENCE}
         for function in (token_kl, kl_scale):
             with pytest.raises(ValueError, match=message):

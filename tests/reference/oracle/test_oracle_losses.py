@@ -138,7 +138,6 @@ class TestByHand:
         ],
     )
     def test_branches(self, ratio: float, advantage: float, delta: float | None, loss: float, gradient: float) -> None:
-        """Value and gradient of each branch."""
         got = one(ratio, advantage, delta=delta)
         assert got.loss == pytest.approx(loss, rel=1e-15)
         assert got.gradient[0, 0] == pytest.approx(gradient, rel=1e-15)

@@ -29,7 +29,6 @@ class TestFirstFitDecreasing:
         ],
     )
     def test_by_hand(self, lengths: list[int], bins: list[list[int]]) -> None:
-        """Bins of ten."""
         assert first_fit_decreasing(lengths, 10) == bins
 
     @settings(max_examples=50, deadline=None, database=None)
@@ -78,7 +77,6 @@ class TestBestFitDecreasing:
         ],
     )
     def test_by_hand(self, lengths: list[int], bins: list[list[int]]) -> None:
-        """Bins of ten."""
         assert best_fit_decreasing(lengths, 10) == bins
 
     def test_differs_from_first_fit(self) -> None:
@@ -116,7 +114,6 @@ class TestPackSequences:
         assert (indices.tolist(), offsets.tolist(), efficiency) == ([0, 3, 1, 2], [0, 2, 4], 0.9)
 
     def test_nothing_is_packed_perfectly(self) -> None:
-        """No sequences, no bins, no slot wasted."""
         indices, offsets, efficiency = pack_sequences([], 10, strategy="first-fit-decreasing", over_long="error")
         assert (indices.tolist(), offsets.tolist(), efficiency) == ([], [0], 1.0)
 
@@ -134,7 +131,6 @@ class TestPackSequences:
         [("next-fit", "error", "`strategy` is 'next-fit'"), ("best-fit-decreasing", "drop", "`over_long` is 'drop'")],
     )
     def test_errors(self, strategy: str, over_long: str, message: str) -> None:
-        """Unknown conventions are refused."""
         with pytest.raises(ValueError, match=message):
             pack_sequences([1], 10, strategy=strategy, over_long=over_long)
 
@@ -167,5 +163,4 @@ class TestLowerBound:
 
     @pytest.mark.parametrize(("lengths", "bound"), [([], 0), ([0], 0), ([10], 1), ([10, 1], 2), ([5, 5, 5], 2)])
     def test_by_hand(self, lengths: list[int], bound: int) -> None:
-        """Bins of ten."""
         assert lower_bound(lengths, 10) == bound

@@ -207,7 +207,6 @@ class TestChoices:
         ids=["all-nan", "uneven", "odd"],
     )
     def test_errors(self, call: Callable[[], Any], words: str) -> None:
-        """What cannot be chosen from is an error with its value."""
         with pytest.raises(ValueError, match=words):
             call()
 

@@ -183,11 +183,9 @@ class TestRatioStatistics:
         ],
     )
     def test_by_hand(self, got: dict[str, float], name: str, want: float) -> None:
-        """Each statistic equals its formula."""
         assert got[name] == pytest.approx(want, rel=1e-14)
 
     def test_without_advantages_nothing_is_clipped(self, got: dict[str, float]) -> None:
-        """The clipped shares are absent, and nothing else is."""
         less = ratio_statistics(POLICY, OLD, MASK, epsilon_low=0.4, epsilon_high=0.5, advantages=None)
         assert less == {name: value for name, value in got.items() if "clipped" not in name}
         assert len(got) == 24

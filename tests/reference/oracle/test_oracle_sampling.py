@@ -217,7 +217,6 @@ class TestFilters:
             filtered_logprobs(WORKED, **OFF | change)
 
     def test_nan_logits_are_refused(self) -> None:
-        """Greedy or not, NaN has no order."""
         for temperature in (0.0, 1.0):
             with pytest.raises(ValueError, match="maximum nan"):
                 filtered_logprobs([0.0, math.nan], **OFF | {"temperature": temperature})

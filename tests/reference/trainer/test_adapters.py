@@ -125,7 +125,6 @@ class TestRefusals:
         assert lora.adapters(model) == {}
 
     def test_twice(self) -> None:
-        """Adapters on adapters are an error."""
         model = _model("qwen3")
         lora.attach(model, {})
         with pytest.raises(ValueError, match="has adapters already"):
@@ -245,7 +244,6 @@ class TestOnlyAdapters:
     """The check that a step trains nothing else."""
 
     def test_names_the_other_leaf(self) -> None:
-        """A norm that would train is named."""
         model = _model("qwen3")
         lora.attach(model, {})
         lora.freeze(model)
@@ -255,7 +253,6 @@ class TestOnlyAdapters:
             lora.require_only_adapters(model)
 
     def test_names_the_base_inside_an_adapter(self) -> None:
-        """So is the base's weight that an adapter holds."""
         model = _model("qwen3_5")
         lora.attach(model, {})
         lora.freeze(model)

@@ -159,7 +159,6 @@ class TestByHand:
         assert float(parts.value) == pytest.approx(-0.85)
 
     def test_threshold_must_be_given_for_several_micro_batches(self) -> None:
-        """With several parts the threshold must be given, and the message says by what."""
         algorithm = registry.create("grpo", {"entropy_share": 0.5})
         x = mx.zeros((1, 2))
         scored = protocol.MicroBatch(x, x == 0, mx.ones(1), np.zeros(1, np.int64), entropy=x)
@@ -186,7 +185,6 @@ class TestByHand:
             loss_of("dapo", [[-1.0]], [1], settings={"aggregation": "trl"})
 
     def test_one_ratio_a_row_takes_one_advantage_a_row(self) -> None:
-        """GSPO refuses an advantage for each token."""
         with pytest.raises(ValueError, match="one ratio for a whole row"):
             loss_of("gspo", [[-1.0, -1.0]], [[1, 2]])
 

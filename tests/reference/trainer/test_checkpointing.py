@@ -78,7 +78,6 @@ def test_nothing_is_left() -> None:
 
 
 def test_another_model_of_the_same_class_is_not_touched() -> None:
-    """Only the model that was named is checkpointed."""
     one, two = _model("llama"), models.load({"family": "llama", "seed": 1}).model
     checkpointing.on(one)
     assert not checkpointing.is_on(two)

@@ -205,7 +205,6 @@ def test_settings_of_an_algorithm(look: Look, tmp_path: Path, name: str, beside:
     [pytest.param(name, marks=() if name in {"rollouts", "pairs"} else pytest.mark.long) for name in ALONGSIDE],
 )
 def test_keys_of_the_sections(look: Look, tmp_path: Path, alongside: str) -> None:
-    """Every key of the table that proves their effects."""
     before = ALONGSIDE[alongside]
 
     def put(tables: Tables, path: list[str], value: Any) -> Tables:

@@ -249,7 +249,6 @@ def test_a_head_in_pieces_changes_no_number(tmp_path: Path, plain: Callable[...,
 
 
 def test_the_project_of_wandb_is_passed_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By a stand-in for the library."""
     asked: dict[str, Any] = {}
 
     class Fake:

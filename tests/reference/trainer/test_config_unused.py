@@ -303,7 +303,6 @@ def test_key_without_effect_at_these_lengths_is_noted(tables: Make, changed: Tab
     ids=["seed", "schedule", "length", "overlong", "minibatches", "stored", "cispo", "nothing"],
 )
 def test_key_with_effect_is_not_noted(tables: Make, changed: Tables) -> None:
-    """One token or one update more."""
     config = read.validate(tables(changed))
     assert unused.notes(config, algorithm.create(config).settings) == []
 

@@ -50,7 +50,6 @@ class TestLength:
         assert _fitting(most, drop=True) == kept
 
     def test_the_row_is_named_with_its_length(self) -> None:
-        """And the limit, and what to do."""
         assert _fitting(5, drop=False) == [3, 4, 5]
         with pytest.raises(
             DataError,

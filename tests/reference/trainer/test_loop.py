@@ -285,7 +285,6 @@ def test_stored_log_probs_are_the_samplers(tmp_path: Path, rollout: dict[str, An
 
 
 def test_the_audit_names_the_path_that_ran(tmp_path: Path) -> None:
-    """With path "auto" the file says which one that was."""
     rollout = {"max_tokens": 6, "samples_per_prompt": 4}
     tables = runs.tables(tmp_path / "run", loop={"steps": 1, "evaluate_every_steps": 0})
     runs.train(read.validate({**tables, "rollout": rollout}))

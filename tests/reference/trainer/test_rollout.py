@@ -88,7 +88,6 @@ class TestNaive:
                 assert naive["uniforms"][row, t] == ((words[0] << 32 | words[1]) >> 11) * 2.0**-53
 
     def test_another_round_draws_other_tokens(self, naive: dict) -> None:
-        """The same seed in another round gives other tokens."""
         assert not np.array_equal(_rollout("naive", round=2)["tokens"], naive["tokens"])
 
 
@@ -193,7 +192,6 @@ class TestPrompts:
     """Every form in which prompts and models may be given."""
 
     def test_texts_ids_and_chat(self) -> None:
-        """A text, its ids, and its chat form are all prompts; the chat form is longer."""
         one = {"samples": 1, "max_tokens": 3, "record_logits": False}
         text = _rollout("batched", prompts=["12+7="], **one)
         ids = _rollout("batched", prompts=[text["prompt_tokens"][0]], **one)

@@ -134,7 +134,6 @@ class TestUnbatchable:
 
     @pytest.mark.parametrize("path", ["batched", "compiled"])
     def test_a_named_path_is_refused_with_the_reason(self, path: str) -> None:
-        """The message names the path that works."""
         with pytest.raises(NotImplementedError, match=r"gemma2.*use path 'prefix'"):
             _run("gemma2", path)
 

@@ -160,7 +160,6 @@ class TestHostileRows:
         assert sampling.sample(logits, u, request.settings).tokens.tolist() == want
 
     def test_nan_logits_are_an_error(self) -> None:
-        """A NaN is refused with its place, not drawn from."""
         logits = _logits(1)
         logits[4, 11] = np.nan
         request = _request({}, "hf")
@@ -211,7 +210,6 @@ class TestSettings:
         ids=str,
     )
     def test_out_of_range(self, bad: dict[str, Any]) -> None:
-        """The message names the setting."""
         with pytest.raises(ValueError, match=next(iter(bad))):
             sampling.Settings(**bad)
 

@@ -126,6 +126,5 @@ def test_the_gradient_is_the_slope_of_the_loss() -> None:
 
 
 def test_unknown_adapter_keys_are_an_error() -> None:
-    """The message names the key."""
     with pytest.raises(ValueError, match="alpha"):
         _step(_batch(), adapter={"alpha": 1})
