@@ -175,22 +175,6 @@ class TestByHand:
         """At r = 1.25 a bad token is not clipped, so there is no second branch."""
         assert not one(1.25, -1.0).near_branch[0, 0]
 
-    def test_aggregations(self) -> None:
-        """Rows of 1 and 3 tokens with losses -1 and +1 per token, on-policy.
-
-        grpo (-1 + 1)/2 = 0; dapo (-1 + 3)/4 = 1/2; dr_grpo with L_max 5: 2/10; bnpo-trl by rows: (-1 + 1)/2 = 0.
-        """
-        common: dict[str, Any] = {
-            "old": None, "reference": None, "advantages": [1.0, -1.0], "mask": [[1, 0, 0], [1, 1, 1]],
-            "epsilon_low": 0.2, "epsilon_high": 0.2, "delta": None, "beta": 0.0, "kl_ratio": None,
-        }  # fmt: skip
-        policy = np.full((2, 3), -1.0)
-        got = [policy_loss(policy, **common | VARIANTS["grpo"]).loss]
-        got += [policy_loss(policy, **common | VARIANTS["dapo-global"]).loss]
-        got += [policy_loss(policy, **common | VARIANTS["dr_grpo"] | {"max_length": 5}).loss]
-        got += [policy_loss(policy, **common | VARIANTS["bnpo-trl"] | {"micro_batches": [1, 1]}).loss]
-        np.testing.assert_allclose(got, [0, 0.5, 0.2, 0], atol=1e-16)
-
     def test_overflowing_ratio(self) -> None:
         """An infinite ratio is an infinite loss under a bad advantage, a clipped one under a good, 0 under none."""
         far: dict[str, Any] = {"old": [[-800.0]]}
@@ -226,20 +210,6 @@ class TestMask:
         got = run(options(variant, "no KL", None), mask=MASK & False)
         assert got.loss == 0
         assert not np.any(got.gradient)
-
-    def test_micro_batching_by_the_whole_denominator_is_exact(self) -> None:
-        """DAPO's loss is the sum over halves, each divided by the tokens of the whole step."""
-        given = options("dapo-global", "KL", None)
-        whole = run(given).loss
-        halves = [
-            run(
-                {name: value[part] if isinstance(value, np.ndarray) else value for name, value in given.items()},
-                dapo_denominator="trl",
-                tokens_in_step=float(MASK.sum()),
-            ).loss
-            for part in (slice(0, 3), slice(3, 6))
-        ]
-        assert sum(halves) == pytest.approx(whole, rel=1e-14)
 
 
 class TestErrors:
