@@ -5,6 +5,8 @@ import inspect
 import json
 import math
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -119,9 +121,22 @@ class TestOtherBenchmarks:
         seconds = commands.Imports().track_import("gates.cli.verbs")
         assert 0 < seconds < 20
 
-    @pytest.mark.slow
-    def test_the_quick_check_is_timed(self) -> None:
-        assert commands.Check().track_quick() > 0
+    @pytest.mark.parametrize("code", [0, 1])
+    def test_the_quick_check_is_timed_if_it_holds(self, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+        """By a stand-in for the command, which `test_own_subjects.py` runs case by case."""
+        called: list[list[str]] = []
+
+        def run(line: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+            called.append(line)
+            return subprocess.CompletedProcess(line, code, "1 wrong", "")
+
+        monkeypatch.setattr(commands.subprocess, "run", run)
+        if code:
+            with pytest.raises(RuntimeError, match="1 wrong"):
+                commands.Check().track_quick()
+        else:
+            assert commands.Check().track_quick() >= 0
+        assert called == [[sys.executable, "-m", "gates", "check", "--quick"]]
 
     def test_ratios_have_a_class_for_each_op(self) -> None:
         classes_ = {name: kind for name, kind in vars(against).items() if name.endswith("Ratio") and name[0] != "_"}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import RIGHT, gates
+from command_line import RIGHT, gates, here
 
 from gates.cli import setup
 from gates.results.jsonl import read
@@ -110,7 +110,7 @@ class TestMistakes:
     )
     def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], message: str) -> None:
         """No traceback, exit code 2, and what to do."""
-        done = gates(*arguments, cwd=tmp_path)
+        done = here(*arguments, cwd=tmp_path)
         assert done.returncode == 2, done.stderr
         assert message in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr
@@ -267,7 +267,7 @@ class TestOtherVerbs:
 
     def test_list_shows_every_gate_with_a_mutant(self, tmp_path: Path) -> None:
         """Each gate has cases, some of them in proofs, and at least one mutant that it catches."""
-        data = json.loads(gates("list", "--json", cwd=tmp_path).stdout)
+        data = json.loads(here("list", "--json", cwd=tmp_path).stdout)
         assert len(data["gates"]) >= 20
         for gate in data["gates"]:
             assert gate["mutants"], gate["id"]
@@ -275,7 +275,7 @@ class TestOtherVerbs:
 
     def test_explain_prints_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
         """Everything a reader needs to doubt a gate is on one page."""
-        text = gates("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
+        text = here("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
         for message in (
             "Question",
             "Schulman",
@@ -288,7 +288,7 @@ class TestOtherVerbs:
 
     def test_explain_ends_with_file_and_line(self, tmp_path: Path) -> None:
         """The line is the first of the check's function, decorators included."""
-        text = gates("explain", "philox.known-answers", cwd=tmp_path).stdout
+        text = here("explain", "philox.known-answers", cwd=tmp_path).stdout
         prefix, _, location = text.splitlines()[-1].rpartition(" ")
         file, _, line = location.partition(":")
         assert (prefix, file) == ("defined in", "gates/families/philox/gates.py")
@@ -316,7 +316,7 @@ class TestOtherVerbs:
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]
-        done = gates(*verbs, "--help", cwd=tmp_path)
+        done = here(*verbs, "--help", cwd=tmp_path)
         assert done.returncode == 0
         assert f"gates {verb}" in done.stdout.split("Examples:")[1]
 

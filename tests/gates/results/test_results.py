@@ -84,23 +84,6 @@ class TestFile:
             assert results.state == ("complete" if size == len(data) else f"incomplete: {verdicts} of 2")
             assert f"| state | {results.state} |" in render([results])
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("", "no complete line"),
-            ("not json\n", "cut.jsonl:1 is no record"),
-            ('{"record": "verdict"}\n', "is no record"),
-            ('{"record": "nonsense"}\n', "is no record"),
-            (HEADER.model_dump_json() + "\n" + HEADER.model_dump_json() + "\n", "second header"),
-            (SummaryRecord(counts=COUNTS, seconds=1, exit_code=0).model_dump_json() + "\n", "must be a header"),  # type: ignore[arg-type]
-        ],
-        ids=["empty", "no json", "no fields", "no kind", "two headers", "no header"],
-    )
-    def test_another_file_is_refused_with_its_line(self, tmp_path: Path, text: str, message: str) -> None:
-        (tmp_path / "cut.jsonl").write_text(text)
-        with pytest.raises(ConfigurationError, match=message):
-            read(tmp_path / "cut.jsonl")
-
     def test_names_are_unique_and_have_no_colon(self) -> None:
         names = {file_name("check") for _ in range(1000)}
         assert len(names) == 1000

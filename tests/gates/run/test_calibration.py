@@ -223,12 +223,6 @@ class TestResume:
         assert lines(file) == lines(tmp_path / "whole.jsonl")
         assert len(found.subjects) == 1
 
-    def test_seeds_that_are_recorded_are_not_judged(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """Seeds 2 and 3 stand in the summary: the file has the others."""
-        asked = request(tmp_path, flaky_gate(()), subject(RIGHT), 7)
-        calibrated(replace(asked, recorded={("double.matches-definition", "tried", "some"): {2, 3}}), file)
-        assert [line.seeds["judged"]["some"] for line in read(file).calibrations] == ["0-1,4-6"]
-
     def test_an_interrupt_while_lines_are_written_waits_for_the_last(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:

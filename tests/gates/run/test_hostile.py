@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from counterexample_doubles import gates
+from command_line import gates
 from doubles import make_gate
 
 from gates.model import ConfigurationError, Subject, Verdict
