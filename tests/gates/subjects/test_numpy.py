@@ -1,4 +1,4 @@
-"""The NumPy baseline where no gate asks: invalid arguments and patch targets. `test_own_subjects.py` judges its numbers."""
+"""The NumPy baseline where no quick case asks: bounds, invalid arguments, patch targets. `test_own_subjects.py` has the rest."""
 
 import math
 from collections.abc import Callable
@@ -158,6 +158,71 @@ def test_invalid_arguments_are_refused_by_name(
     function(**VALID[function])
     with pytest.raises(ValueError, match=message):
         function(**VALID[function] | changes)
+
+
+LN2 = math.log(2)
+EIGHTHS = np.log([[0.5, 0.25, 0.125, 0.125]])
+HF = {"order": "hf", "temperature": 1.0}
+XTC = {"xtc_probability": 0.5, "xtc_threshold": 0.1}
+REWARDS = {"rewards": np.array([1.0, 3, 0, 8]), "group_size": 2, "ddof": 0, "eps_mode": "threshold"}  # spreads 1 and 4
+WEIGHTS = {"old": np.full((1, 3), -1.0), "sampling": np.array([[-1.0, NAN, -1.0 - LN2]]), "level": "token"}  # 1 1 2
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "output", "want"),
+    [
+        (advantages.group_advantages, {**REWARDS, "eps": 1.0}, None, [-1, 1, -1, 1]),  # a spread at the threshold stays
+        (advantages.group_advantages, {**REWARDS, "eps": 2.0}, None, [0, 0, -1, 1]),
+        (ratio.importance_weights, {**WEIGHTS, "correction": "mis", "c_min": 1.0, "c_max": 1.0}, None, [[1, 1, 0]]),
+        (
+            ratio.importance_weights,
+            {**WEIGHTS, "correction": "tis", "c_min": 1.5, "c_max": 1.75},
+            None,
+            [[1.5, 1.5, 1.75]],
+        ),
+        (packing.pack_sequences, {"lengths": [5, 5, 5, 5], "max_length": 10}, 0, [0, 1, 2, 3]),  # ties by index
+        (packing.pack_sequences, {"lengths": [6, 7, 3, 4], "max_length": 10}, 0, [1, 2, 0, 3]),  # exact fits
+        (packing.pack_sequences, {"lengths": [0, 10, 0], "max_length": 10}, 0, [1, 0, 2]),  # 0 fits into a full bin
+        (packing.pack_sequences, {"lengths": [25, 4], "max_length": 10, "over_long": "truncate"}, 2, 0.7),
+        (sampling.sample_tokens, {"logits": EIGHTHS, "uniforms": np.array([0.0]), **HF}, 0, [0]),
+        (sampling.sample_tokens, {"logits": EIGHTHS, "uniforms": np.array([0.5]), **HF}, 0, [1]),
+        (sampling.sample_tokens, {"logits": EIGHTHS, "uniforms": np.array([1 - 2.0**-53]), **HF}, 0, [3]),
+        (terms.k3, {"d": np.array([800.0, INF, -INF])}, None, [INF, INF, INF]),
+        (preference.best_of_n, {"scores": np.array([NAN, 2, 2, -INF, NAN, NAN]), "group_size": 3}, None, [1, 3]),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_bounds_by_hand(function: Callable[..., Any], arguments: dict[str, Any], output: int | None, want: Any) -> None:
+    """What lies exactly at a threshold, a bound or a border, and what is infinite or unscored."""
+    result = function(**arguments)
+    np.testing.assert_allclose(result if output is None else result[output], want, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("choice", "kept"),
+    [
+        ({"top_p": 0.5}, [0]),
+        ({"top_p": 0.51}, [0, 1]),
+        ({"top_p": 0.0}, [0]),
+        ({"min_p": 0.5}, [0, 1]),
+        ({**XTC, "xtc_coin": np.array([0.49])}, [2, 3]),
+        ({**XTC, "xtc_coin": np.array([0.5])}, [0, 1, 2, 3]),
+        ({"temperature": 0.0, "top_k": 3}, [0]),
+    ],
+)
+def test_filters_at_their_thresholds(choice: dict[str, Any], kept: list[int]) -> None:
+    """Probabilities 1/2, 1/4, 1/8, 1/8, which no arithmetic rounds."""
+    logprobs_ = sampling.filtered_logprobs(EIGHTHS, **HF | choice)
+    assert np.flatnonzero(logprobs_[0] > -INF).tolist() == kept
+
+
+def test_clip_acts_only_strictly_outside() -> None:
+    """At the bound the gradient passes; one step beyond it is 0, on the side that the advantage's sign clips."""
+    ratios = np.array([[1.25, np.nextafter(1.25, 2), 0.75, np.nextafter(0.75, 0)]])
+    for sign, alive in ((1.0, [True, False, True, True]), (-1.0, [True, True, True, False])):
+        value, slope = loss.clipped(ratios, np.full((1, 4), sign), 0.75, 1.25, INF)
+        assert (slope[0] != 0).tolist() == alive
+        assert np.all(value * sign < 0)
 
 
 @pytest.mark.parametrize(
