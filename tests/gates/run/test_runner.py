@@ -32,41 +32,16 @@ class TestFaults:
         ("body", "status", "cause"),
         [
             (RIGHT, "correct", "held"),
-            ("return {'y': 2.001 * x}", "wrong", "bound"),
-            ("return {'y': x * np.nan}", "wrong", "bound"),
-            ("return {'y': 2 * x[:-1]}", "wrong", "shape"),
-            ("return {'y': (2 * x).astype(np.int64)}", "wrong", "shape"),
             ("return {'y': (2 * x).tolist()}", "correct", "held"),
             ("return {'y': np.asarray(2 * x, object).astype(float)}", "correct", "held"),
-            ("return {'z': 2 * x}", "wrong", "shape"),
-            ("raise ValueError('no')", "wrong", "raised"),
-            ("import os\nos._exit(1)", "wrong", "crashed"),
             ("raise NotImplementedError('no float64')", "unsupported", "lacking"),
         ],
-        ids=[
-            "right",
-            "wrong",
-            "nan",
-            "short",
-            "dtype",
-            "list",
-            "wider",
-            "no output",
-            "raises",
-            "crashes",
-            "unsupported",
-        ],
+        ids=["right", "list", "wider", "unsupported"],
     )
     def test_each_kind_of_answer_has_its_status(self, subject: Maker, body: str, status: str, cause: str) -> None:
-        """A wrong number, a wrong shape, an exception and a crash fail; only the right value passes."""
+        """The right value passes, as a list too; test_hostile.py has what fails."""
         found = verdict(make_gate(), subject(body))
         assert (found.status, found.cause) == (status, cause), found.reason
-
-    def test_a_subject_that_cannot_start_fails(self, subject: Maker) -> None:
-        """A subject whose file raises is judged as failing, not left out."""
-        found = verdict(make_gate(), subject(RIGHT, head="1 / 0"))
-        assert (found.status, found.cause) == ("wrong", "start")
-        assert "ZeroDivisionError" in found.reason
 
     def test_an_absent_subject_is_skipped_with_its_cause(self, subject: Maker) -> None:
         found = verdict(make_gate(), replace(subject(RIGHT), why_absent="no environment yet"))

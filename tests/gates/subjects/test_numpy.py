@@ -1,4 +1,4 @@
-"""The NumPy baseline where no quick case asks: bounds, invalid arguments, patch targets. `test_own_subjects.py` has the rest."""
+"""The NumPy baseline where no quick case asks: bounds, invalid arguments, patch targets. run/test_edges.py has the rest."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Our own subjects are correct in every quick case: `gates check --quick`, at the strictest grade, with each reason."""
+"""Kernels and trainer are correct in every quick case, with each reason; run/test_edges.py holds the NumPy baseline to them."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("name", "least"), [("numpy", 500), ("rlkernels", 500), ("reference", 380)])
+@pytest.mark.parametrize(("name", "least"), [("rlkernels", 500), ("reference", 380)])
 def test_every_quick_case_is_correct(name: str, least: int) -> None:
     """A changed sign, bound, mask, denominator, dtype, draw or update is a verdict of another status."""
     known = load()

@@ -1,6 +1,5 @@
 """Adapters of every kind on every family: found by themselves, trained alone, gone without a trace."""
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import mlx.core as mx
@@ -13,6 +12,8 @@ from reference import tiny_families
 from reference.trainer import checkpointing, heads, lora
 from reference.trainer import model as models
 from reference.trainer.adapters import dropout, layers, settings
+
+pytestmark = pytest.mark.usefixtures("untouched")
 
 FAMILIES = sorted(tiny_families.FAMILIES)
 EXPERTS = ["qwen3_moe", "qwen3_next"]
@@ -49,13 +50,6 @@ CASES = [
     for bits in (32, 4)
     if (kind, bits) != ("dora-embeddings", 4)  # mlx-lm has none for a quantised table
 ]
-
-
-@pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
-    """Give every test models without adapters."""
-    yield
-    models.forget()
 
 
 def _model(family: str, bits: int = 32) -> Any:

@@ -1,7 +1,6 @@
 """Adapters in files: mlx-lm reads ours, we read its, and a folder is whole at every moment."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from reference.trainer import lora
 from reference.trainer import model as models
 from reference.trainer.adapters import files, layers, settings
 
+pytestmark = pytest.mark.usefixtures("untouched")
+
 IDS = mx.array(np.random.default_rng(0).integers(3, 320, (2, 16)).astype(np.int32))
 START = {"seed": 3, "b_std": 0.1}
 KINDS: dict[str, dict[str, Any]] = {
@@ -24,13 +25,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "last-layer": {"layers": 1, "rank": 2, "scale": 5.0},
     "dora": {"kind": "dora", "targets": ["o_proj"]},
 }
-
-
-@pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
-    """Give every test models without adapters."""
-    yield
-    models.forget()
 
 
 @pytest.mark.parametrize("bits", [32, 4])
