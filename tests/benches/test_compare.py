@@ -88,17 +88,14 @@ class TestCommand:
             assert message in done.stderr
 
 
-class TestProof:
-    """The recorded runs of tools/comparison_proof.py."""
-
-    def test_error_rates_of_the_recorded_proof(self) -> None:
-        """None of 300 comparisons of identical builds is decided; at least 95 of 100 slowdowns by 5% are detected."""
-        lines = [json.loads(line) for line in PROOF.read_text(encoding="utf-8").splitlines()]
-        same = [line for line in lines if not line["planted"]]
-        assert sum(line["seconds"] <= 20 for line in same) >= 300
-        assert not {"slower", "faster"} & {line["verdict"] for line in same}
-        for kernel in {line["kernel"] for line in lines}:
-            planted = [line for line in lines if line["planted"] == 0.05 and line["kernel"] == kernel]
-            detected = sum(line["verdict"] == "slower" for line in planted)
-            assert sum(line["seconds"] <= 20 for line in planted) >= 100
-            assert detected >= 0.95 * len(planted)
+def test_error_rates_of_the_recorded_proof() -> None:
+    """None of 300 comparisons of identical builds is decided; at least 95 of 100 slowdowns by 5% are detected."""
+    lines = [json.loads(line) for line in PROOF.read_text(encoding="utf-8").splitlines()]
+    same = [line for line in lines if not line["planted"]]
+    assert sum(line["seconds"] <= 20 for line in same) >= 300
+    assert not {"slower", "faster"} & {line["verdict"] for line in same}
+    for kernel in {line["kernel"] for line in lines}:
+        planted = [line for line in lines if line["planted"] == 0.05 and line["kernel"] == kernel]
+        detected = sum(line["verdict"] == "slower" for line in planted)
+        assert sum(line["seconds"] <= 20 for line in planted) >= 100
+        assert detected >= 0.95 * len(planted)

@@ -40,22 +40,17 @@ def line_of(text: str, start: str) -> str:
     return found
 
 
-class TestGrades:
-    """What conformance calls wrong."""
-
-    def test_a_wrong_grade_stands_in_the_place_of_every_speed(self, make: Make) -> None:
-        """No table, list or picture has the time or the ratio of an op that conformance calls wrong."""
-        wrong = trainer(target="mlxrl", conformance="wrong", ratio=Interval(value=77.0, low=77.0, high=77.0))
-        good = [kernel(op="token_kl", shape=s, peer="torch") for s in ("1x128", "1x512")]
-        runs = [make(CALLED_WRONG, *good), make(trainer(), wrong, name="t.jsonl", kind="trainers")]
-        for text in (render_speed(runs), render_page(runs), render_screen(runs), *render_pictures(runs).values()):
-            assert not re.search(
-                r"\b(77|770|84\.7|69\.3)\b", text.partition("<style>")[0] + text.partition("</style>")[2]
-            )
-        text = render_speed(runs)
-        assert line_of(text, "| 1 × 128 ").split(" | ")[2] == "[**wrong**](CONFORMANCE.md)"
-        assert "| `mlxrl` | same semantics | tiny 32-bit, geometric | [**wrong**](CONFORMANCE.md) |" in text
-        assert "rlox: wrong, so no speed" in render_pictures(runs)["speed-kl.svg"]
+def test_a_wrong_grade_stands_in_the_place_of_every_speed(make: Make) -> None:
+    """No table, list or picture has the time or the ratio of an op that conformance calls wrong."""
+    wrong = trainer(target="mlxrl", conformance="wrong", ratio=Interval(value=77.0, low=77.0, high=77.0))
+    good = [kernel(op="token_kl", shape=s, peer="torch") for s in ("1x128", "1x512")]
+    runs = [make(CALLED_WRONG, *good), make(trainer(), wrong, name="t.jsonl", kind="trainers")]
+    for text in (render_speed(runs), render_page(runs), render_screen(runs), *render_pictures(runs).values()):
+        assert not re.search(r"\b(77|770|84\.7|69\.3)\b", text.partition("<style>")[0] + text.partition("</style>")[2])
+    text = render_speed(runs)
+    assert line_of(text, "| 1 × 128 ").split(" | ")[2] == "[**wrong**](CONFORMANCE.md)"
+    assert "| `mlxrl` | same semantics | tiny 32-bit, geometric | [**wrong**](CONFORMANCE.md) |" in text
+    assert "rlox: wrong, so no speed" in render_pictures(runs)["speed-kl.svg"]
 
 
 class TestPage:

@@ -131,18 +131,17 @@ IN_A_CALL = {
 }  # fmt: skip
 
 
-class TestAtImport:
-    """A file that does not load."""
-
-    @pytest.mark.parametrize("name", AT_IMPORT)
-    def test_it_fails_with_its_reason(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        """The verdict is `wrong` by `start`, with words that name what is wrong."""
-        monkeypatch.setattr(process, "START_LIMIT_S", 1.0 if name == "hangs" else 60.0)
-        text, words = AT_IMPORT[name]
-        verdict = judged(written(tmp_path, text))
-        assert (verdict.status, verdict.cause) == ("wrong", "start"), verdict
-        assert re.search(words, verdict.reason), verdict.reason
-        assert verdict.reason.isprintable()
+@pytest.mark.parametrize("name", AT_IMPORT)
+def test_a_file_that_does_not_load_fails_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The verdict is `wrong` by `start`, with words that name what is wrong."""
+    monkeypatch.setattr(process, "START_LIMIT_S", 1.0 if name == "hangs" else 60.0)
+    text, words = AT_IMPORT[name]
+    verdict = judged(written(tmp_path, text))
+    assert (verdict.status, verdict.cause) == ("wrong", "start"), verdict
+    assert re.search(words, verdict.reason), verdict.reason
+    assert verdict.reason.isprintable()
 
 
 class TestInACall:

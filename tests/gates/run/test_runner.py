@@ -93,24 +93,21 @@ class TestFaults:
         assert "ddof 0, not 1" in found.reason
 
 
-class TestState:
-    """State passes from call to call through the trial's folder only."""
+def test_a_killed_call_leaves_its_folder_to_the_next(subject: Maker) -> None:
+    """A call killed in the middle is a timeout; the next one finds in the folder what it had written."""
+    body = (
+        "import pathlib, time\nfile = pathlib.Path(str(x.tobytes(), 'utf-8')) / 'state'\n"
+        "if file.exists():\n    return {'y': np.array([2.0])}\nfile.write_text('half')\ntime.sleep(60)"
+    )
 
-    def test_a_killed_call_leaves_its_folder_to_the_next(self, subject: Maker) -> None:
-        """A call killed in the middle is a timeout; the next one finds in the folder what it had written."""
-        body = (
-            "import pathlib, time\nfile = pathlib.Path(str(x.tobytes(), 'utf-8')) / 'state'\n"
-            "if file.exists():\n    return {'y': np.array([2.0])}\nfile.write_text('half')\ntime.sleep(60)"
-        )
+    def resume(t: Trial) -> Iterator[Evidence]:
+        folder = np.frombuffer(str(t.folder).encode(), np.uint8)
+        first = t.call(DOUBLE, kill_after_s=1.0, x=folder)
+        second = t.call(DOUBLE, x=folder)
+        yield t.number("y", float(first.kind != "timeout") + float(second.kind != "value"), "<=")
 
-        def resume(t: Trial) -> Iterator[Evidence]:
-            folder = np.frombuffer(str(t.folder).encode(), np.uint8)
-            first = t.call(DOUBLE, kill_after_s=1.0, x=folder)
-            second = t.call(DOUBLE, x=folder)
-            yield t.number("y", float(first.kind != "timeout") + float(second.kind != "value"), "<=")
-
-        gate = make_gate(resume, bounds={"y": Bound("exact", "a test", 0.0)})
-        assert verdict(gate, subject(body)).status == "correct"
+    gate = make_gate(resume, bounds={"y": Bound("exact", "a test", 0.0)})
+    assert verdict(gate, subject(body)).status == "correct"
 
 
 class TestErrors:

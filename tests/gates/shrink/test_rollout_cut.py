@@ -55,24 +55,21 @@ class TestCutting:
         assert rollout_cut.words(cut) == text
 
 
-class TestTokens:
-    """The number of requested tokens."""
-
-    @pytest.mark.parametrize(
-        ("inputs", "wanted"),
-        [
-            (rollout(), 12 * 4 * 8),
-            (rollout(rows=np.zeros((3, 2), np.int64)), 3 * 8),
-            ({"tokens": np.zeros((2, 5), np.int32), "lengths": np.array([5, 1])}, 10),
-            ({"tables": {"loop": {"steps": 6, "prompts_per_step": 3},
-                         "rollout": {"samples_per_prompt": 4, "max_tokens": 8}}}, 6 * 3 * 4 * 8),
-            ({"policy": np.zeros(3)}, 0),
-        ],
-        ids=["rollout", "some rows", "scoring", "run", "no model"],
-    )  # fmt: skip
-    def test_they_are_rows_times_length(self, inputs: Inputs, wanted: int) -> None:
-        """Over all calls: prompts × samples × tokens, times the steps of a run."""
-        assert rollout_cut.tokens([inputs, inputs]) == 2 * wanted
+@pytest.mark.parametrize(
+    ("inputs", "wanted"),
+    [
+        (rollout(), 12 * 4 * 8),
+        (rollout(rows=np.zeros((3, 2), np.int64)), 3 * 8),
+        ({"tokens": np.zeros((2, 5), np.int32), "lengths": np.array([5, 1])}, 10),
+        ({"tables": {"loop": {"steps": 6, "prompts_per_step": 3},
+                     "rollout": {"samples_per_prompt": 4, "max_tokens": 8}}}, 6 * 3 * 4 * 8),
+        ({"policy": np.zeros(3)}, 0),
+    ],
+    ids=["rollout", "some rows", "scoring", "run", "no model"],
+)  # fmt: skip
+def test_tokens_are_rows_times_length(inputs: Inputs, wanted: int) -> None:
+    """Over all calls: prompts × samples × tokens, times the steps of a run."""
+    assert rollout_cut.tokens([inputs, inputs]) == 2 * wanted
 
 
 class TestFewer:

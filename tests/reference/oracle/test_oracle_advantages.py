@@ -134,13 +134,10 @@ class TestGroupAdvantages:
                 function(rewards, size, **TRL | change)
 
 
-class TestAdvantageScale:
-    """The unit of error."""
-
-    def test_by_hand(self) -> None:
-        """0 2 | 5 5 | nan -7: max|R| / std is 2 / 1; constant and lone groups are exact."""
-        got = advantage_scale([0.0, 2, 5, 5, NAN, -7], 2, **TRL | {"ddof": 0, "eps": 0.0})
-        np.testing.assert_array_equal(got, [2.0, 2.0, 0.0, 0.0, 0.0, 0.0])
+def test_advantage_scale_by_hand() -> None:
+    """0 2 | 5 5 | nan -7: max|R| / std is 2 / 1; constant and lone groups are exact."""
+    got = advantage_scale([0.0, 2, 5, 5, NAN, -7], 2, **TRL | {"ddof": 0, "eps": 0.0})
+    np.testing.assert_array_equal(got, [2.0, 2.0, 0.0, 0.0, 0.0, 0.0])
 
 
 class TestNormaliseThenSum:

@@ -212,40 +212,37 @@ class TestMask:
         assert not np.any(got.gradient)
 
 
-class TestErrors:
-    """What is missing or contradictory is refused with its value."""
-
-    @pytest.mark.parametrize(
-        ("variant", "change", "message"),
-        [
-            ("grpo", {"algorithm": "none such"}, "`algorithm` is 'none such'"),
-            ("grpo", {"delta": 1 + HIGH}, "`delta` is 1.08"),
-            ("grpo", {"epsilon_low": None}, "`epsilon_low` is None"),
-            ("grpo", {"epsilon_high": -0.1}, "`epsilon_high` is -0.1"),
-            ("grpo", {"beta": -1.0}, "`beta` is -1.0"),
-            ("grpo", {"beta": 1.0}, "`reference` is None"),
-            (
-                "grpo",
-                {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": None, "kl_estimator": "k3"},
-                "`kl_ratio` is None",
-            ),
-            ("grpo", {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": "none"}, "`kl_estimator` is None"),
-            ("grpo", {"mask": np.ones((4, 6))}, "`mask` has shape"),
-            ("grpo", {"mask": np.ones((6, 4))}, r"`policy` is nan.*index \(0, 1\)"),
-            ("grpo", {"advantages": np.ones(5)}, "`advantages` has shape"),
-            ("grpo", {"advantages": np.full(6, NAN)}, "`advantages` is nan"),
-            ("gspo", {"advantages": np.ones((6, 4))}, "`advantages` has shape"),
-            ("rloo", {"epsilon_low": 0.2}, "`epsilon_high` is None, must be a finite number"),
-            ("rloo", {"beta": 0.1}, "must be 0 for 'rloo'"),
-            ("dr_grpo", {"max_length": None}, "`max_length` is None"),
-            ("bnpo-trl", {"micro_batches": [3, 2]}, r"`micro_batches` gives blocks of \[3, 2\]"),
-            ("bnpo-trl", {"micro_batches": None}, "`micro_batches`"),
-            ("dapo-global", {"dapo_denominator": None}, "`dapo_denominator` is None"),
-            ("dapo-group", {"group_size": 4}, "`group_size`"),
-            ("dapo-trl", {"tokens_in_step": None}, "`tokens_in_step` is None"),
-        ],
-    )
-    def test_refused(self, variant: str, change: dict[str, Any], message: str) -> None:
-        """Each message names the argument and its value."""
-        with pytest.raises(ValueError, match=message):
-            run(options(variant, "no KL", None), **change)
+@pytest.mark.parametrize(
+    ("variant", "change", "message"),
+    [
+        ("grpo", {"algorithm": "none such"}, "`algorithm` is 'none such'"),
+        ("grpo", {"delta": 1 + HIGH}, "`delta` is 1.08"),
+        ("grpo", {"epsilon_low": None}, "`epsilon_low` is None"),
+        ("grpo", {"epsilon_high": -0.1}, "`epsilon_high` is -0.1"),
+        ("grpo", {"beta": -1.0}, "`beta` is -1.0"),
+        ("grpo", {"beta": 1.0}, "`reference` is None"),
+        (
+            "grpo",
+            {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": None, "kl_estimator": "k3"},
+            "`kl_ratio` is None",
+        ),
+        ("grpo", {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": "none"}, "`kl_estimator` is None"),
+        ("grpo", {"mask": np.ones((4, 6))}, "`mask` has shape"),
+        ("grpo", {"mask": np.ones((6, 4))}, r"`policy` is nan.*index \(0, 1\)"),
+        ("grpo", {"advantages": np.ones(5)}, "`advantages` has shape"),
+        ("grpo", {"advantages": np.full(6, NAN)}, "`advantages` is nan"),
+        ("gspo", {"advantages": np.ones((6, 4))}, "`advantages` has shape"),
+        ("rloo", {"epsilon_low": 0.2}, "`epsilon_high` is None, must be a finite number"),
+        ("rloo", {"beta": 0.1}, "must be 0 for 'rloo'"),
+        ("dr_grpo", {"max_length": None}, "`max_length` is None"),
+        ("bnpo-trl", {"micro_batches": [3, 2]}, r"`micro_batches` gives blocks of \[3, 2\]"),
+        ("bnpo-trl", {"micro_batches": None}, "`micro_batches`"),
+        ("dapo-global", {"dapo_denominator": None}, "`dapo_denominator` is None"),
+        ("dapo-group", {"group_size": 4}, "`group_size`"),
+        ("dapo-trl", {"tokens_in_step": None}, "`tokens_in_step` is None"),
+    ],
+)
+def test_what_does_not_fit_is_refused(variant: str, change: dict[str, Any], message: str) -> None:
+    """Each message names the argument and its value."""
+    with pytest.raises(ValueError, match=message):
+        run(options(variant, "no KL", None), **change)

@@ -32,14 +32,11 @@ ROOT = Path(__file__).resolve().parents[3]
 CONCRETE = {kind.__module__ for kind, _ in ALGORITHMS.values()}
 
 
-class TestImports:
-    """The engine holds an algorithm and knows none."""
-
-    def test_loading_the_engine_loads_no_algorithm(self) -> None:
-        """A process that has imported the whole loop has none of them in sys.modules."""
-        code = "import sys, json, reference.trainer.loop.run; print(json.dumps(sorted(sys.modules)))"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-        assert not set(json.loads(done.stdout)) & CONCRETE
+def test_loading_the_engine_loads_no_algorithm() -> None:
+    """A process that has imported the whole loop has none of them in sys.modules."""
+    code = "import sys, json, reference.trainer.loop.run; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert not set(json.loads(done.stdout)) & CONCRETE
 
 
 class Watching(Callback):

@@ -22,13 +22,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class TestProblems:
-    """The first different sums of the stream."""
-
-    def test_each_once_and_a_prefix(self) -> None:
-        many = warmup.problems(warmup.Recipe(problems=100))
-        assert len({row["prompt"] for row in many}) == 100
-        assert warmup.problems(warmup.Recipe(problems=7)) == many[:7]
+def test_problems_are_there_once_and_a_prefix() -> None:
+    many = warmup.problems(warmup.Recipe(problems=100))
+    assert len({row["prompt"] for row in many}) == 100
+    assert warmup.problems(warmup.Recipe(problems=7)) == many[:7]
 
 
 @pytest.mark.usefixtures("cache")

@@ -261,14 +261,11 @@ class TestListing:
         assert environments.listing()[0].size == 5
 
 
-class TestRequirements:
-    """The shipped requirements files."""
-
-    @pytest.mark.parametrize("peer", environments.peers().values(), ids=list(environments.peers()))
-    def test_every_package_is_pinned(self, peer: Peer) -> None:
-        """Each line pins one package and has no URL; NumPy is listed because the worker needs it."""
-        lines = discovery.packages(peer.requirements).splitlines()
-        pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(post[0-9]+)?(; .+)?")
-        assert [line for line in lines if not pinned.fullmatch(line)] == []
-        assert any(line.startswith("numpy==") for line in lines)
-        assert any(line.startswith(f"{peer.distribution}==") for line in lines)
+@pytest.mark.parametrize("peer", environments.peers().values(), ids=list(environments.peers()))
+def test_every_package_is_pinned(peer: Peer) -> None:
+    """Each line pins one package and has no URL; NumPy is listed because the worker needs it."""
+    lines = discovery.packages(peer.requirements).splitlines()
+    pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(post[0-9]+)?(; .+)?")
+    assert [line for line in lines if not pinned.fullmatch(line)] == []
+    assert any(line.startswith("numpy==") for line in lines)
+    assert any(line.startswith(f"{peer.distribution}==") for line in lines)
