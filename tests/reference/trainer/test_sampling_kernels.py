@@ -246,3 +246,20 @@ class TestSettings:
 def test_draw_at_the_ends_of_intervals(weights: list[float], u: float, token: int) -> None:
     """The token is the first with C_k > u C_V, strictly; hand-made uniforms, as Philox seldom gives these."""
     assert sampling.draw(np.array([weights]), np.array([u])).tolist() == [token]
+
+
+@pytest.mark.parametrize(
+    ("weights", "choice", "kept"),
+    [
+        ((1, 4, 2, 1), {"top_p": 0.5}, [1]),  # 0.5 reaches 0.5
+        ((1, 4, 2, 1), {"top_p": 0.8}, [0, 1, 2]),  # 0.5 + 0.25 < 0.8; of the two 0.125 the lower id
+        ((1, 4, 2, 1), {"min_p": 0.5}, [1, 2]),  # 0.25 >= 0.5 * 0.5
+        ((1, 4, 2, 1), {"top_k": 2, "top_p": 0.6}, [1]),  # renormalised: 0.5 / 0.75 >= 0.6
+        ((1, 1, 1, 1), {"top_k": 2}, [0, 1]),
+        ((1, 4, 2, 1), {"xtc_probability": 1.0, "xtc_threshold": 0.125}, [0, 2, 3]),  # 0.125 is not above 0.125
+    ],
+)
+def test_filters_at_their_thresholds(weights: tuple[int, ...], choice: dict[str, float], kept: list[int]) -> None:
+    """Equality at a bound, which no random row has."""
+    left = sampling.keep(np.array([weights]) / sum(weights), sampling.Settings(**choice), np.zeros(1))
+    assert np.flatnonzero(left[0]).tolist() == kept
