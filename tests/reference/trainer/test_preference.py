@@ -68,6 +68,11 @@ class TestByHand:
 class TestProtocol:
     """What the loop asks before and after scoring."""
 
+    def test_a_pair_that_is_not_scored_is_not_kept(self) -> None:
+        """Equal rewards are a preference, for the first; a NaN is none."""
+        kept = registry.create("online_dpo", {}).keep(rewards_of([1, 0, 0, 1, 1, 1, math.nan, 1]))
+        assert kept.tolist() == [True, True, True, False]
+
     def test_offline_pairs_come_chosen_first(self) -> None:
         """The signs are +1 and -1 in turn."""
         assert margins.offline(2).tolist() == [1, -1, 1, -1]
