@@ -1,7 +1,5 @@
 """tools/bench.py reads asv's results: failed, n/a and slower benchmarks."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math
@@ -82,7 +80,6 @@ def test_failures_and_empty_runs_exit_with_1(tool: ModuleType, results: dict[str
 
 
 def test_a_long_list_of_failures_is_truncated(tool: ModuleType) -> None:
-    """The summary fits on a screen."""
     lines, _ = tool.summary({"measured": 1.0, **{f"broken{i:03}": None for i in range(90)}})
     assert len(lines) == 2 + tool.LISTED
     assert lines[-1] == f"  failed: and {90 - tool.LISTED} more"

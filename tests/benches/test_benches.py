@@ -1,12 +1,12 @@
 """The asv classes run and refuse wrong results, and their inputs never change."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json
 import math
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +84,11 @@ class TestKernels:
             checked.prepared.__wrapped__(name)
 
     def test_a_debug_build_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Times of a debug build are meaningless."""
         monkeypatch.setattr(rlkernels, "build_info", lambda: {"profile": "debug"})
         with pytest.raises(checked.DebugBuildError, match="rlkernels is a debug build"):
             checked.prepared.__wrapped__("group_advantages 16x4")
 
     def test_a_missing_instruction_set_is_not_available(self) -> None:
-        """Asv shows n/a."""
         missing = next(isa for isa in kernels.ISAS if isa not in rlkernels.available_isas())
         with pytest.raises(NotImplementedError, match=missing):
             kernels.Variants().setup(kernels.VARIED[0], missing, 1)
@@ -123,13 +121,24 @@ class TestOtherBenchmarks:
         seconds = commands.Imports().track_import("gates.cli.verbs")
         assert 0 < seconds < 20
 
-    @pytest.mark.slow
-    def test_the_quick_check_is_timed(self) -> None:
-        """The quick check of every subject holds."""
-        assert commands.Check().track_quick() > 0
+    @pytest.mark.parametrize("code", [0, 1])
+    def test_the_quick_check_is_timed_if_it_holds(self, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+        """By a stand-in for the command, which `test_own_subjects.py` runs case by case."""
+        called: list[list[str]] = []
+
+        def run(line: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+            called.append(line)
+            return subprocess.CompletedProcess(line, code, "1 wrong", "")
+
+        monkeypatch.setattr(commands.subprocess, "run", run)
+        if code:
+            with pytest.raises(RuntimeError, match="1 wrong"):
+                commands.Check().track_quick()
+        else:
+            assert commands.Check().track_quick() >= 0
+        assert called == [[sys.executable, "-m", "gates", "check", "--quick"]]
 
     def test_ratios_have_a_class_for_each_op(self) -> None:
-        """Each has its rows; all share one measurement."""
         classes_ = {name: kind for name, kind in vars(against).items() if name.endswith("Ratio") and name[0] != "_"}
         assert {"GroupAdvantagesRatio", "TokenKlRatio", "PolicyLossRatio", "PackSequencesRatio"} <= set(classes_)
         assert all(kind.params[0] for kind in classes_.values())

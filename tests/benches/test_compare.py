@@ -1,7 +1,5 @@
 """Comparison of two builds by pairs of processes, its errors, and the recorded proof."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -47,13 +45,11 @@ class TestPairs:
         assert 1.3 < ratio.value < 1.8
 
     def test_the_control_ignores_a_slowdown(self) -> None:
-        """A slowdown of B does not change the control."""
         first = np.ones(20)
         ratio, control, verdict = compare.judged(first, 1.2 * first)
         assert (ratio.value, control.value, verdict) == (pytest.approx(1.2), 1.0, "slower")
 
     def test_a_process_that_fails_is_an_error(self, here: compare.Build, tmp_path: Path) -> None:
-        """The error has its last output."""
         (tmp_path / "rlkernels.py").write_text("raise ImportError('no such build')")
         with pytest.raises(compare.CompareError, match="no such build"):
             compare.probe(compare.Build("broken", tmp_path), [NAME], 0.02)
@@ -92,17 +88,14 @@ class TestCommand:
             assert message in done.stderr
 
 
-class TestProof:
-    """The recorded runs of tools/comparison_proof.py."""
-
-    def test_error_rates_of_the_recorded_proof(self) -> None:
-        """None of 300 comparisons of identical builds is decided; at least 95 of 100 slowdowns by 5% are detected."""
-        lines = [json.loads(line) for line in PROOF.read_text(encoding="utf-8").splitlines()]
-        same = [line for line in lines if not line["planted"]]
-        assert sum(line["seconds"] <= 20 for line in same) >= 300
-        assert not {"slower", "faster"} & {line["verdict"] for line in same}
-        for kernel in {line["kernel"] for line in lines}:
-            planted = [line for line in lines if line["planted"] == 0.05 and line["kernel"] == kernel]
-            detected = sum(line["verdict"] == "slower" for line in planted)
-            assert sum(line["seconds"] <= 20 for line in planted) >= 100
-            assert detected >= 0.95 * len(planted)
+def test_error_rates_of_the_recorded_proof() -> None:
+    """None of 300 comparisons of identical builds is decided; at least 95 of 100 slowdowns by 5% are detected."""
+    lines = [json.loads(line) for line in PROOF.read_text(encoding="utf-8").splitlines()]
+    same = [line for line in lines if not line["planted"]]
+    assert sum(line["seconds"] <= 20 for line in same) >= 300
+    assert not {"slower", "faster"} & {line["verdict"] for line in same}
+    for kernel in {line["kernel"] for line in lines}:
+        planted = [line for line in lines if line["planted"] == 0.05 and line["kernel"] == kernel]
+        detected = sum(line["verdict"] == "slower" for line in planted)
+        assert sum(line["seconds"] <= 20 for line in planted) >= 100
+        assert detected >= 0.95 * len(planted)

@@ -1,7 +1,5 @@
 """Ratios to peers: planned rows, verification, and outcomes of absent, wrong and crashing peers."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -91,12 +89,10 @@ class TestRows:
     """Planned rows."""
 
     def test_names_are_unique(self) -> None:
-        """A name identifies a row."""
         names = [row.name for row in rows.rows()]
         assert len(set(names)) == len(names)
 
     def test_every_judged_peer_has_rows(self) -> None:
-        """Or declares that it has nothing to time."""
         planned = {row.peer.partition("@")[0] for row in rows.rows()}
         empty = {name for name, file in judged().items() if not table(adapter(file.stem), "TIMED")}
         assert planned - set(rows.PLAIN) == set(judged()) - empty
@@ -146,7 +142,6 @@ class TestRows:
         assert timed == {row.op for row in rows.rows() if row.peer == name}
 
     def test_grades_are_recorded(self) -> None:
-        """Every grade of a row is in results/conformance."""
         named = [row for row in rows.rows() if row.grade]
         assert len(named) > 100
         assert not {row.name for row in named if row.grade not in ratios.grades(row.peer)}
@@ -162,7 +157,6 @@ class TestGrades:
         assert ratios.grades("NumPy") == {}
 
     def test_the_record_has_the_grade(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """For every outcome."""
         absent = SimpleNamespace(ready=False)
         monkeypatch.setattr(environments, "environment", lambda _: absent)
         row = next(row for row in rows.rows() if row.peer == "rlox" and row.op == "token_kl")
@@ -180,7 +174,6 @@ class TestVerified:
         return {"kl": (np.exp(d) - d - 1).astype(np.float32)}
 
     def test_correct_outputs_hold(self) -> None:
-        """Two items of evidence."""
         evidence = ratios._verified(ROW, {"ours": self.outputs(), "theirs": self.outputs()})
         assert [item.holds for item in evidence] == [True, True]
 
@@ -246,12 +239,10 @@ class TestOutcomes:
         assert [record.outcome for record in measured(ROW)] == ["absent"]
 
     def test_a_missing_op_is_unsupported(self) -> None:
-        """Such as an older commit."""
         (record,) = measured(replace(ROW, op="no_such_kernel"))
         assert (record.outcome, record.reason) == ("unsupported", "this rlkernels has no no_such_kernel")
 
     def test_only_rlkernels_is_importable_by_the_peer(self, tmp_path: Path) -> None:
-        """The folder on its path has one package."""
         folder = ratios._link(tmp_path)
         assert [entry.name for entry in folder.iterdir()] == ["rlkernels"]
         assert (folder / "rlkernels" / "__init__.py").is_file()
@@ -306,7 +297,6 @@ class TestRun:
         assert "required, but not timed: rlox" in output
 
     def test_an_interrupted_run_keeps_its_rows(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """The file has one of two rows and no summary."""
         original = ratios.measure
 
         def stopped(chosen: list[rows.Row], **options: Any) -> Iterator[Any]:
@@ -323,7 +313,6 @@ class TestRun:
         "changes", [{"targets": ["rlx"]}, {"ops": ["kl"]}, {"shapes": ["7x7"]}, {"require": ["liger"]}, {"isa": "mmx"}]
     )
     def test_unknown_names_are_refused(self, changes: dict[str, Any]) -> None:
-        """The message lists the known names."""
         with pytest.raises(ConfigurationError, match="must"):
             self.run([], **changes)
 
@@ -359,7 +348,6 @@ class TestStatements:
         assert cut(_long, "half =", "scaled =", ("values",), "scaled")([1.0, 3.0]) == [0.5, 1.5]
 
     def test_another_version_is_an_error(self, cut: Any) -> None:
-        """Missing statements raise an error."""
         with pytest.raises(LookupError, match="another version"):
             cut(_long, "half =", "quarter =", ("values",), "scaled")
 

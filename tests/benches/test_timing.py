@@ -1,7 +1,5 @@
 """The timing module measures factors, refuses wrong results, and decides only with certainty."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np
@@ -102,7 +100,6 @@ class TestInterval:
         assert (ratio.low, ratio.high) == pytest.approx((1.1, 1.1))
 
     def test_one_pair_says_nothing(self) -> None:
-        """Its interval is everything."""
         ratio = timing.paired_ratio([2.0], [1.0])
         assert (ratio.low, ratio.high) == (0.0, np.inf)
         assert not ratio.excludes_one()

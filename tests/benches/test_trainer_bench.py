@@ -1,7 +1,5 @@
 """`gates bench trainers`: fixed workloads, rejection of impossible times, and a record for every target."""
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -43,10 +41,7 @@ DIGESTS = {
     ("qwen3-0.6b", "long-prompt"): "711bde235c28b97d",
     ("qwen3-0.6b", "4-bit"): "cf7f5e9e0f95cd72",
 }
-WEIGHTS = {
-    "no-early-end": "b7e03100f0bce0e4",
-    "geometric": "aced18b48fc9268e",
-}
+WEIGHTS = {"no-early-end": "b7e03100f0bce0e4", "geometric": "aced18b48fc9268e"}
 PEAK = 1e10  # operations per second
 
 
@@ -62,11 +57,9 @@ class TestWorkloads:
     """Workloads and models are pure functions of their names."""
 
     def test_workloads_do_not_change(self) -> None:
-        """A changed workload needs another name."""
         assert {(s, w): workloads.digest(s, w) for s in SHAPES for w in WORKLOADS} == DIGESTS
 
     def test_weights_do_not_change(self) -> None:
-        """The digests of the weights are fixed."""
         assert {ending: models.digest(TINY, on(ending)) for ending in WEIGHTS} == WEIGHTS
 
     def test_models_have_the_documented_sizes(self) -> None:
@@ -105,7 +98,6 @@ class TestEndings:
         assert self.end_probabilities(on(name)).max() < 1e-9
 
     def test_mean_length_of_a_truncated_geometric(self) -> None:
-        """The expected length is that of a truncated geometric distribution."""
         drawn = np.minimum(np.random.default_rng(0).geometric(3 / 48, 200_000), 48)
         assert on("geometric").mean_length() == pytest.approx(drawn.mean(), rel=0.01)
         assert on("no-early-end").mean_length() == 48
@@ -190,7 +182,6 @@ class TestInterval:
         assert estimates.interval([[steps((48,) * 4)]], estimates.tokens_per_second)[0] == 192.0
 
     def test_one_pass_has_an_unbounded_interval(self) -> None:
-        """The interval of a single pass is infinite."""
         assert estimates.interval([[steps((1,))]], estimates.step_seconds) == (2.0, 0.0, math.inf)
 
 
@@ -198,7 +189,6 @@ class TestLabels:
     """The label of a comparison follows from the grade of its loss in results/conformance."""
 
     def test_labels_follow_recorded_grades(self) -> None:
-        """Every target has the label of its recorded grade."""
         labels = {name: targets.judged(name) for name in TARGETS}
         assert labels[REFERENCE] == ("same semantics", "")
         assert labels["mlx-lm"] == ("generation only", "")
@@ -222,7 +212,6 @@ class TestLabels:
         assert targets.judged("trl", tmp_path) == (label, grade)
 
     def test_without_a_record_there_is_no_label(self, tmp_path: Path) -> None:
-        """Without a record there is no label."""
         assert targets.judged("trl", tmp_path) == ("not judged yet", "")
 
 
@@ -328,7 +317,6 @@ class TestRun:
         assert any("trl: absent" in line for line in printed)
 
     def test_required_target_that_is_absent_fails(self, bench: Any) -> None:
-        """Nothing is timed."""
         doubles = Doubles()
         status, records, printed = bench(doubles, absent=("trl",), require=("all",))
         assert (status, records, doubles.workers) == (1, [], [])
@@ -352,14 +340,12 @@ class TestRun:
         assert rows["trl"].outcome == "timed"
 
     def test_an_interrupted_run_keeps_complete_passes(self, bench: Any) -> None:
-        """The file has the complete passes and is marked incomplete."""
         status, records, _ = bench(Doubles(interrupted_at=6), targets="mlxrl", passes=4)
         assert status == 130
         assert rows_of(records)["mlxrl"].outcome == "timed"
         assert not any(isinstance(record, SpeedSummary) for record in records)
 
     def test_unknown_names_suggest_the_nearest(self) -> None:
-        """The message suggests the nearest name."""
         with pytest.raises(run.ConfigurationError, match="mlxrl"):
             run.planned("mlxlr", (), "tiny", None, None, 1, quick=False)
         with pytest.raises(run.ConfigurationError, match="geometric"):

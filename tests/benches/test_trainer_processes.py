@@ -1,7 +1,5 @@
 """Processes of the trainer benchmarks: messages, failures, and a real run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Helpers of test_layering.py: the graph of imports, and its circles."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

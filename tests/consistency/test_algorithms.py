@@ -1,7 +1,5 @@
 """The table of algorithms against everything that has formulas, gates or texts of its own."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -102,7 +100,6 @@ class TestPolicyLosses:
 
     @pytest.mark.parametrize("name", [*ALGORITHMS, *PREFERENCES])
     def test_it_is_defined(self, name: str) -> None:
-        """docs/definitions.md has its formula."""
         assert f"`{name}`" in (ROOT / DEFINITIONS).read_text(), f"edit {DEFINITIONS}: {name!r} has no definition"
 
 
@@ -117,7 +114,6 @@ class TestGates:
         assert one.gate in caught, f"edit the mutants of {one.gate}: none is caught by it"
 
     def test_all_that_the_trainer_trains_is_in_the_table(self) -> None:
-        """So all of it has a gate."""
         assert set(registry.ALGORITHMS) == {*ALGORITHMS, *PREFERENCES}, f"edit {TABLE} or reference/trainer"
         files = (ROOT / "reference/trainer").glob("*/*.py")
         named = {

@@ -1,7 +1,5 @@
 """The choices of each algorithm in the table, and in those that keep choices of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product

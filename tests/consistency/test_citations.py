@@ -1,7 +1,5 @@
 """Citations of docs/definitions.md: every cited section exists, and every name that Gates judges is defined there."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator
@@ -53,7 +51,6 @@ def test_every_cited_section_exists() -> None:
 
 
 def test_no_file_cites_a_document_outside_the_repository() -> None:
-    """The source document of the definitions is not in the repository."""
     wrong = [name for name, text in sources() if re.search(r"semantics\.md|project's semantics|semantics page", text)]
     assert not wrong, f"cite {PAGE} with a heading instead: {wrong}"
 

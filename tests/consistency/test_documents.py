@@ -1,7 +1,5 @@
 """Links and commands of documents exist."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The families of gates: folders, prefixes, mutants with their patches, and the planned ops of shipped subjects."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path
@@ -50,7 +48,6 @@ class TestQuickCases:
         assert not [gate.id for gate in several if runs_a_model(gate)], "mark all but one of its cases `proof`"
 
     def test_each_gate_can_be_proved(self) -> None:
-        """Every gate has a case for proofs."""
         bare = [gate.id for gate in load().gates.values() if not any(case.quick or case.proof for case in gate.cases)]
         assert not bare
 
@@ -59,13 +56,11 @@ class TestFolders:
     """Layout of the families."""
 
     def test_every_family_is_a_folder_and_every_folder_a_family(self) -> None:
-        """gates.registry loads each of them."""
         folders = {file.parent.name for file in FOLDER.glob("*/__init__.py")}
         assert set(FAMILIES) == folders, "edit FAMILIES of gates/registry.py"
 
     @pytest.mark.parametrize("family", FAMILIES)
     def test_a_family_has_ops_gates_mutants_and_patches(self, family: str) -> None:
-        """Each is a file, or a folder of files."""
         for part in ("op", "gates", "mutants", "patches"):
             path = FOLDER / family / part
             assert path.with_suffix(".py").exists() or path.is_dir(), f"gates/families/{family}/{part}.py is missing"
@@ -84,13 +79,11 @@ class TestMutants:
 
     @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda mutant: mutant.name)
     def test_a_mutant_s_patch_exists(self, mutant: Mutant) -> None:
-        """Module and function exist."""
         module, _, function = mutant.patch.partition(":")
         assert function in functions(module), f"edit {module.replace('.', '/')}.py: {mutant.name} wants {function!r}"
 
     @pytest.mark.parametrize("mutant", load().mutants.values(), ids=lambda mutant: mutant.name)
     def test_a_mutant_s_target_exists(self, mutant: Mutant) -> None:
-        """The target function, or its class, exists."""
         module, _, function = mutant.target.partition(":")
         named = function.partition(".")[0]
         assert named in functions(module), f"edit {module.replace('.', '/')}.py or the target of {mutant.name}"
@@ -119,5 +112,4 @@ class TestPlans:
         )
 
     def test_the_numpy_baseline_s_ops(self) -> None:
-        """It has the kernels and the preference losses."""
         assert set(catalogue.SHIPPED["numpy"]) == set(baseline.OPS), "edit SHIPPED of gates/subjects/catalogue.py"

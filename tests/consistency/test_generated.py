@@ -1,7 +1,5 @@
 """Pages and tables that are rendered from code or from recorded results are those that are committed."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

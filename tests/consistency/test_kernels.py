@@ -1,7 +1,5 @@
 """The table of kernels against the built module, its stub, the crate, ops, gates, benchmarks and fuzz targets."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -76,13 +74,11 @@ def test_it_is_timed(kernel: Kernel) -> None:
 
 @each
 def test_it_is_fuzzed(kernel: Kernel) -> None:
-    """The fuzz target of its module calls it."""
     file = f"rust/rlkernels/fuzz/fuzz_targets/{kernel.module}.rs"
     assert re.search(rf"\b{kernel.name}\b", (ROOT / file).read_text()), f"edit {file}"
 
 
 def test_every_kernel_has_bit_identity_cases() -> None:
-    """Every kernel with lanes or threads has cases of isa.bits-identical."""
     compared = {op for op, _, _ in isa.KERNELS.values()}
     lanes = {kernel.name for kernel in KERNELS.values() if kernel.lanes}
     assert compared == lanes, f"edit gates/families/isa/gates.py or {TABLE}: {compared ^ lanes}"

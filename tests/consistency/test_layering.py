@@ -1,7 +1,5 @@
 """Who may import whom: the contracts of pyproject.toml, and the rules that contracts cannot express."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -36,7 +34,6 @@ class TestContracts:
         assert code == 0, capsys.readouterr().out
 
     def test_no_modules_import_each_other(self) -> None:
-        """Imports inside functions count."""
         present = circles()
         assert not present - CIRCLES, [sorted(group) for group in present - CIRCLES]
         assert not CIRCLES - present, "these circles are gone: remove them from CIRCLES"

@@ -1,7 +1,5 @@
 """The project's licences are at the root, and the crate has copies."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

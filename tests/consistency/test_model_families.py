@@ -1,7 +1,5 @@
 """The recorded run of model families."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -23,7 +21,6 @@ def test_the_table_names_every_family() -> None:
 
 
 def test_most_families_train() -> None:
-    """Most families of mlx-lm train."""
     head, *lines = model_families.recorded()
     assert head["versions"].keys() >= {"mlx", "mlx-lm"}
     assert sum(not line["problem"] for line in lines) >= 0.9 * len(lines)

@@ -1,11 +1,18 @@
-"""The command line as a subprocess, and a subject whose group advantages are right."""
+"""The command line as a subprocess or in this process, and a subject whose group advantages are right."""
 
 from __future__ import annotations
 
+import io
+import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+import pytest
+
+from gates import cli
 
 RIGHT = """
 import numpy as np
@@ -25,8 +32,28 @@ CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "
 
 def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
+        [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=240, check=False
     )
+
+
+def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that judges nothing in this process, which saves the start of an interpreter."""
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in cli.SIGNALS}
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["gates", *arguments])
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # set by some commands, undone here
+            patch.setenv(name, "1")
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def await_verdict(folder: Path) -> None:

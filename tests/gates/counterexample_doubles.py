@@ -35,12 +35,6 @@ SOME = Counterexample(
 )
 
 
-def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of the tool in a folder."""
-    command = [sys.executable, "-m", "gates", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=240, check=False)
-
-
 def run_test(file: Path, subject: str = "") -> int:
     """Run an emitted test as its reader would, and return the exit code."""
     environment = {**os.environ, "GATES_SUBJECT": subject}

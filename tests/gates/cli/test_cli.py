@@ -1,7 +1,5 @@
 """The commands from the shell: exit codes, last lines, one sentence for every usage error."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -10,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import RIGHT, gates
+from command_line import RIGHT, gates, here
 
 from gates.cli import setup
 from gates.results.jsonl import read
@@ -59,63 +57,60 @@ class TestScheduling:
         setup.batch_scheduling()
 
 
-class TestMistakes:
-    """Bad input is one clear sentence and exit code 2."""
-
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (["check", "no-such-gate"], "no gate matches 'no-such-gate'; `gates list` shows"),
-            (["check", "--subject", "nobody"], "must be one of numpy, rlkernels"),
-            (["check", "--subject", "./none.py"], "there is no such file"),
-            (["check", "--subject", "./text.txt"], "no such file"),
-            (["check", "--model", "./nowhere"], "neither a folder nor an id"),
-            (["check", "--model", "."], "has no config.json"),
-            (["check", "--model", "nobody/no-such-model"], "is not in the Hugging Face cache"),
-            (["check", "--jobs", "1000"], "--jobs"),
-            (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
-            (["check", "philox", "--require", "numpy:philx"], "no gate matches 'philx'; did you mean philox"),
-            (["check", "philox", "--require", "numpy:kl"], "judges nothing of that subject and those gates"),
-            (
-                ["check", "preference.cpo.matches-definition", "--require", "rlkernels"],
-                "--require rlkernels: this run judges nothing of that subject",
-            ),
-            (["check", "--require", "numpy:klx"], "--require numpy:klx: no gate matches 'klx'; did you mean kl?"),
-            (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
-            (["check", "--out", "/proc/nowhere"], "cannot write results"),
-            (["check", "--out", "x", "--record"], "give one of them"),
-            (["check", "--seed", "-1"], "--seed"),
-            (["check", "--baseline", "none.jsonl"], "cannot read none.jsonl"),
-            (["check", "--baseline", "none.jsonl", "--format", "junit"], "has no place for --baseline"),
-            (["check", "--waivers", "none.toml"], "cannot read none.toml"),
-            (["check", "--shard", "6/5"], "must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5"),
-            (["check", "--resume", "none.jsonl"], "cannot resume none.jsonl: No such file"),
-            (["check", "--resume", "."], "Is a directory; name the file of an interrupted run"),
-            (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
-            (["merge", "none.jsonl"], "cannot read none.jsonl"),
-            (["explain", "no-such-gate"], "no gate matches"),
-            (["mutants", "no-such-mutant"], "no mutant matches"),
-            (["report"], "needs at least one"),
-            (["report", "none.jsonl"], "cannot read none.jsonl"),
-            (["report", "."], "cannot read ."),
-            (["report", "--schema", "--out", "."], "cannot write ."),
-            (["prove", "nothing"], "no gate matches"),
-            (["calibrate", "nothing"], "no gate matches"),
-            (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
-            (["calibrate", "kl", "--seeds", "0"], "--seeds"),
-            (["calibrate", "kl", "--resume", "none.jsonl"], "cannot resume none.jsonl"),
-            (["calibrate", "kl", "--resume", "x", "--out", "o"], "leave out --out"),
-            (["peers", "sync", "nobody"], "nobody"),
-            (["nonsense"], "No such command"),
-        ],
-        ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-    )
-    def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], message: str) -> None:
-        """No traceback, exit code 2, and what to do."""
-        done = gates(*arguments, cwd=tmp_path)
-        assert done.returncode == 2, done.stderr
-        assert message in " ".join(done.stderr.split())
-        assert "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "no-such-gate"], "no gate matches 'no-such-gate'; `gates list` shows"),
+        (["check", "--subject", "nobody"], "must be one of numpy, rlkernels"),
+        (["check", "--subject", "./none.py"], "there is no such file"),
+        (["check", "--subject", "./text.txt"], "no such file"),
+        (["check", "--model", "./nowhere"], "neither a folder nor an id"),
+        (["check", "--model", "."], "has no config.json"),
+        (["check", "--model", "nobody/no-such-model"], "is not in the Hugging Face cache"),
+        (["check", "--jobs", "1000"], "--jobs"),
+        (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
+        (["check", "philox", "--require", "numpy:philx"], "no gate matches 'philx'; did you mean philox"),
+        (["check", "philox", "--require", "numpy:kl"], "judges nothing of that subject and those gates"),
+        (
+            ["check", "preference.cpo.matches-definition", "--require", "rlkernels"],
+            "--require rlkernels: this run judges nothing of that subject",
+        ),
+        (["check", "--require", "numpy:klx"], "--require numpy:klx: no gate matches 'klx'; did you mean kl?"),
+        (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
+        (["check", "--out", "/proc/nowhere"], "cannot write results"),
+        (["check", "--out", "x", "--record"], "give one of them"),
+        (["check", "--seed", "-1"], "--seed"),
+        (["check", "--baseline", "none.jsonl"], "cannot read none.jsonl"),
+        (["check", "--baseline", "none.jsonl", "--format", "junit"], "has no place for --baseline"),
+        (["check", "--waivers", "none.toml"], "cannot read none.toml"),
+        (["check", "--shard", "6/5"], "must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5"),
+        (["check", "--resume", "none.jsonl"], "cannot resume none.jsonl: No such file"),
+        (["check", "--resume", "."], "Is a directory; name the file of an interrupted run"),
+        (["check", "--resume", "x.jsonl", "--out", "o"], "leave out --out and --record"),
+        (["merge", "none.jsonl"], "cannot read none.jsonl"),
+        (["explain", "no-such-gate"], "no gate matches"),
+        (["mutants", "no-such-mutant"], "no mutant matches"),
+        (["report"], "needs at least one"),
+        (["report", "none.jsonl"], "cannot read none.jsonl"),
+        (["report", "."], "cannot read ."),
+        (["report", "--schema", "--out", "."], "cannot write ."),
+        (["prove", "nothing"], "no gate matches"),
+        (["calibrate", "nothing"], "no gate matches"),
+        (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
+        (["calibrate", "kl", "--seeds", "0"], "--seeds"),
+        (["calibrate", "kl", "--resume", "none.jsonl"], "cannot resume none.jsonl"),
+        (["calibrate", "kl", "--resume", "x", "--out", "o"], "leave out --out"),
+        (["peers", "sync", "nobody"], "nobody"),
+        (["nonsense"], "No such command"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_usage_error_is_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+    """No traceback, exit code 2, and what to do."""
+    done = here(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
 
 
 class TestCheck:
@@ -233,35 +228,29 @@ class TestCheck:
         assert "| `group_advantages` | **wrong** (" in (tmp_path / "summary.md").read_text()
 
 
-class TestModel:
-    """`--model` replaces the tiny model by a folder in the Hugging Face layout."""
-
-    def test_the_model_of_the_folder_is_judged(self, tmp_path: Path) -> None:
-        """The gates run on the folder's model, and the results record its digest."""
-        folder = tiny.build({"seed": 77, "vocab": 272})
-        options = ["--model", str(folder), "--subject", "reference", "--quick", "--out", "o"]
-        done = gates("check", "trainer.adapters-off-is-base", *options, cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-        (file,) = (tmp_path / "o").glob("*.jsonl")
-        run = read(file)
-        assert run.header.model == str(folder)
-        assert {tuple(model.spec.items()) for model in run.models} == {(("path", str(folder)),)}
-        assert len(run.models[0].hash) == 64
+def test_the_model_of_the_folder_is_judged(tmp_path: Path) -> None:
+    """The gates run on the folder's model, and the results record its digest."""
+    folder = tiny.build({"seed": 77, "vocab": 272})
+    options = ["--model", str(folder), "--subject", "reference", "--quick", "--out", "o"]
+    done = gates("check", "trainer.adapters-off-is-base", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (file,) = (tmp_path / "o").glob("*.jsonl")
+    run = read(file)
+    assert run.header.model == str(folder)
+    assert {tuple(model.spec.items()) for model in run.models} == {(("path", str(folder)),)}
+    assert len(run.models[0].hash) == 64
 
 
-class TestPeers:
-    """A peer without an environment."""
-
-    @pytest.mark.parametrize(("options", "code"), [([], 3), (["--require", "mlxrl"], 1)], ids=["skipped", "required"])
-    def test_it_is_skipped_and_never_passes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int
-    ) -> None:
-        """Without an environment the verdict is `skipped` with its remedy; `--require` makes that a failure."""
-        monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path / "empty"))
-        done = gates("check", "packing", "--subject", "mlxrl", *options, cwd=tmp_path)
-        assert done.returncode == code
-        assert "mlxrl · not judged: no environment yet; `gates peers sync mlxrl` makes it" in done.stdout
-        assert done.stdout.splitlines()[-1].startswith(f"exit {code}: ")
+@pytest.mark.parametrize(("options", "code"), [([], 3), (["--require", "mlxrl"], 1)], ids=["skipped", "required"])
+def test_a_peer_without_an_environment_is_skipped_and_never_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], code: int
+) -> None:
+    """Without an environment the verdict is `skipped` with its remedy; `--require` makes that a failure."""
+    monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path / "empty"))
+    done = gates("check", "packing", "--subject", "mlxrl", *options, cwd=tmp_path)
+    assert done.returncode == code
+    assert "mlxrl · not judged: no environment yet; `gates peers sync mlxrl` makes it" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(f"exit {code}: ")
 
 
 class TestOtherVerbs:
@@ -269,7 +258,7 @@ class TestOtherVerbs:
 
     def test_list_shows_every_gate_with_a_mutant(self, tmp_path: Path) -> None:
         """Each gate has cases, some of them in proofs, and at least one mutant that it catches."""
-        data = json.loads(gates("list", "--json", cwd=tmp_path).stdout)
+        data = json.loads(here("list", "--json", cwd=tmp_path).stdout)
         assert len(data["gates"]) >= 20
         for gate in data["gates"]:
             assert gate["mutants"], gate["id"]
@@ -277,7 +266,7 @@ class TestOtherVerbs:
 
     def test_explain_prints_question_source_limits_and_mutants(self, tmp_path: Path) -> None:
         """Everything a reader needs to doubt a gate is on one page."""
-        text = gates("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
+        text = here("explain", "kl.k3.matches-definition", cwd=tmp_path).stdout
         for message in (
             "Question",
             "Schulman",
@@ -290,7 +279,7 @@ class TestOtherVerbs:
 
     def test_explain_ends_with_file_and_line(self, tmp_path: Path) -> None:
         """The line is the first of the check's function, decorators included."""
-        text = gates("explain", "philox.known-answers", cwd=tmp_path).stdout
+        text = here("explain", "philox.known-answers", cwd=tmp_path).stdout
         prefix, _, location = text.splitlines()[-1].rpartition(" ")
         file, _, line = location.partition(":")
         assert (prefix, file) == ("defined in", "gates/families/philox/gates.py")
@@ -318,7 +307,7 @@ class TestOtherVerbs:
     def test_help_has_examples(self, tmp_path: Path, verb: str) -> None:
         """Every verb's help names its options, and shows examples."""
         verbs = [verb, "sync"] if verb == "peers" else [verb]
-        done = gates(*verbs, "--help", cwd=tmp_path)
+        done = here(*verbs, "--help", cwd=tmp_path)
         assert done.returncode == 0
         assert f"gates {verb}" in done.stdout.split("Examples:")[1]
 

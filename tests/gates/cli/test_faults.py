@@ -1,7 +1,5 @@
 """Faults of the machine: one sentence with file and remedy, exit code 4, and no verdict is lost."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
@@ -72,7 +70,6 @@ class TestFileSize:
         assert read(file).state == "complete"
 
     def test_a_run_that_cannot_start_leaves_no_file(self, project: Path) -> None:
-        """The header does not fit."""
         done = limited(*CHECK, cwd=project, FSIZE=100)
         assert (done.returncode, done.stderr.count("\n")) == (4, 1)
         assert not list((project / "results" / "runs").iterdir())
@@ -87,7 +84,6 @@ class TestFileSize:
         ],
     )
     def test_other_verbs_leave_no_partial_file(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-        """Other files are written completely or not at all."""
         done = limited(*arguments, cwd=tmp_path, FSIZE=2_000)
         assert done.returncode == 4, done.stderr
         assert "File too large; raise the limit on the size of a file" in done.stderr
@@ -195,7 +191,6 @@ class TestWriter:
     """A line is written completely or not at all."""
 
     def test_a_partial_line_is_removed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The disk fills in the middle of a line."""
         path = tmp_path / "run.jsonl"
         writer = Writer(path)
         line = ResumeRecord(started="2026-11-23T00:00:00+00:00", judged=1)
@@ -257,12 +252,10 @@ class TestExitCodes:
 
     @pytest.mark.parametrize("arguments", [("--help",), ("check", "--help")])
     def test_help_lists_them(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-        """Each number with its meaning."""
         text = " ".join(gates(*arguments, cwd=tmp_path).stdout.split())
         for code, meaning in MEANINGS.items():
             assert f"{code.value} {meaning}" in text
 
     def test_docs_ci_lists_them(self) -> None:
-        """docs/ci.md has a row for each."""
         text = (ROOT / "docs" / "ci.md").read_text()
         assert [code for code in ExitCode if f"\n| {code.value} | " not in text] == []

@@ -1,7 +1,5 @@
 """`gates identify`, and the diagnosis that `gates check` prints for a wrong op."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -46,7 +44,6 @@ class TestIdentify:
         assert 'policy_loss of mine  computes: grpo (TRL loss_type="grpo"' in done.stdout
 
     def test_a_mistake_is_named_with_its_change(self, tmp_path: Path) -> None:
-        """The name and the change, in JSON."""
         subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
         done = gates("identify", "./mine.py", "policy_loss", "--json", cwd=tmp_path)
         (finding,) = json.loads(done.stdout)
@@ -71,7 +68,6 @@ class TestIdentify:
     def test_bad_input_is_one_sentence(
         self, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
     ) -> None:
-        """One sentence."""
         subject(tmp_path)
         (tmp_path / "empty.py").write_text("OPS = {'token_kl': print}\n")
         done = gates("identify", *arguments, cwd=tmp_path)
@@ -84,7 +80,6 @@ class TestCheck:
     """`gates check` on a wrong definition."""
 
     def test_the_diagnosis_is_printed_and_recorded(self, tmp_path: Path) -> None:
-        """The screen has it in the row of the op."""
         subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
         done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1

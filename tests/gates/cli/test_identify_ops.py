@@ -1,6 +1,4 @@
-"""`gates identify` and `gates check` on advantages, KL, log-probs and ratios."""
-
-from __future__ import annotations
+"""`gates identify` and `gates check` on other ops than policy losses, with wrong programs of tests/bugs/known."""
 
 import json
 from pathlib import Path
@@ -47,10 +45,15 @@ def test_presets_are_identified(tmp_path: Path) -> None:
         ("kl_weighed_twice", "kl.k1.matches-definition", "weighed by its probability again"),
         ("logprobs_next_token", "logprobs.selective.matches-definition", "ids shifted by one position to the left"),
         ("ratio_mean_over_axis", "ratio.matches-definition", "D averaged over the padded width"),
+        ("preference_ipo_target", "preference.ipo.matches-definition", "target 1/β (asked: 1/(2β))"),
+        (
+            "sampler_crossing_token",
+            "sampling.filters.keep-the-right-tokens",
+            "top-p without the token whose mass reaches p",
+        ),
     ],
 )
 def test_a_check_names_what_is_computed(bug: str, gate: str, message: str, tmp_path: Path) -> None:
-    """One wrong subject of each family."""
     subject = str(BUGS / f"{bug}.py")
     options = ("--quick", "--jobs", "1", "--no-minimise", "-v")
     done = gates("check", gate, "--subject", subject, *options, cwd=tmp_path)
@@ -58,3 +61,19 @@ def test_a_check_names_what_is_computed(bug: str, gate: str, message: str, tmp_p
     shown = " ".join(done.stdout.split())
     assert "computes: " in shown
     assert message in shown
+
+
+@pytest.mark.parametrize(
+    ("bug", "op", "message"),
+    [
+        ("preference_ipo_target", "preference_loss", "target 1/β (asked: 1/(2β))"),
+        ("sampler_crossing_token", "filtered_logprobs", "top-p without the token whose mass reaches p"),
+    ],
+)
+def test_a_wrong_program_is_identified(bug: str, op: str, message: str, tmp_path: Path) -> None:
+    """Without conventions: the definition and the change."""
+    done = gates("identify", str(BUGS / f"{bug}.py"), op, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (finding,) = json.loads(done.stdout)
+    assert (finding["kind"], finding["inputs"]) == ("mistake", 8)
+    assert message in finding["computes"]

@@ -1,7 +1,5 @@
 """Ctrl-C and SIGTERM at any moment: one line, exit code 130, and verdicts are kept."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys
@@ -32,7 +30,6 @@ class TestWhilePythonImports:
     @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
     @pytest.mark.parametrize("module", ["typer", "gates.cli.verbs", "numpy", "pydantic"])
     def test_it_prints_one_line(self, tmp_path: Path, name: str, module: str) -> None:
-        """In imports of the command line and in lazy imports of a verb."""
         finder = f"""
 import os, signal
 class Finder:

@@ -1,7 +1,5 @@
 """`gates judge`: exit codes, screen, JSON, and the document of its format."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -24,7 +22,6 @@ class TestVerb:
     """The command."""
 
     def test_a_correct_step_exits_with_0(self, tmp_path: Path) -> None:
-        """One screen lists every quantity."""
         write(tmp_path / "step.safetensors")
         done = gates("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -44,7 +41,6 @@ class TestVerb:
         assert lines[-1] == "exit 1: 1 wrong, 2 correct"
 
     def test_json_has_every_quantity(self, tmp_path: Path) -> None:
-        """The same result in JSON."""
         write(tmp_path / "step.safetensors", mistake="ddof")
         done = gates("judge", "step.safetensors", "--json", cwd=tmp_path)
         document = json.loads(done.stdout)
@@ -54,7 +50,6 @@ class TestVerb:
         assert grades["policy_loss[grpo]"] == "correct"
 
     def test_nothing_to_judge_exits_with_3(self, tmp_path: Path) -> None:
-        """The message gives the reason."""
         left = ("loss", "gradient", "rewards", "metric.kl", "sampling")
         write(tmp_path / "step.safetensors", without=left)
         done = gates("judge", "step.safetensors", cwd=tmp_path)
@@ -64,7 +59,6 @@ class TestVerb:
 
     @pytest.mark.parametrize("name", ["none.safetensors", "text.safetensors"])
     def test_an_unusable_file_exits_with_2(self, tmp_path: Path, name: str) -> None:
-        """The error is one sentence."""
         (tmp_path / "text.safetensors").write_text("a log\n")
         done = gates("judge", name, cwd=tmp_path)
         assert done.returncode == 2
@@ -80,7 +74,6 @@ class TestVerb:
         assert "\x1b" not in gates("judge", bad.name, cwd=tmp_path).stderr
 
     def test_help_has_examples(self, tmp_path: Path) -> None:
-        """The help names the document of the format."""
         done = gates("judge", "--help", cwd=tmp_path)
         assert "gates judge step.safetensors --json" in " ".join(done.stdout.split())
         assert "docs/recorded-steps.md" in done.stdout
@@ -90,7 +83,6 @@ class TestDocument:
     """docs/recorded-steps.md describes the current format."""
 
     def test_every_tensor_is_listed(self) -> None:
-        """With shape, dtypes and meaning."""
         metric = f"| `{METRIC}NAME` | () | {', '.join(FLOATS)} | a logged metric |"
         for name, tensor in TENSORS.items():
             row = f"| `{name}` | {', '.join(tensor.shapes)} | {', '.join(tensor.dtypes)} | {tensor.meaning} |"
@@ -98,14 +90,12 @@ class TestDocument:
         assert metric in DOCUMENT
 
     def test_every_setting_is_listed(self) -> None:
-        """With values and meaning."""
         for name, setting in SETTINGS.items():
             value = " ".join(f"`{choice}`" for choice in setting.choices) or setting.kind
             row = f"| `{name}` | {value} | {setting.meaning.replace('|', chr(92) + '|')} |"
             assert row in DOCUMENT, row
 
     def test_every_metric_is_listed(self) -> None:
-        """With its definition."""
         for name, definition in METRICS.items():
             assert f"| `{name}` | {definition} |" in DOCUMENT
 
@@ -123,7 +113,6 @@ class TestExamples:
     """The programs under examples/recorded_steps."""
 
     def test_numpy(self, tmp_path: Path) -> None:
-        """Its output is the documented one."""
         program = ROOT / "examples" / "recorded_steps" / "make_step.py"
         done = subprocess.run(
             [sys.executable, str(program), "step.safetensors", "--mistake", "kl"],

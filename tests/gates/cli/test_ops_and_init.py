@@ -1,16 +1,13 @@
 """`gates ops` describes what a subject needs; `gates init` writes a file in which nothing passes until it is filled in."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import gates, here
 
 from gates.config.format_names import InitFramework as Framework
 from gates.registry import load
@@ -19,18 +16,12 @@ from gates.report.ops import as_text, conventions_of, ops_of
 from gates.report.scaffold import FIRST, path_for, scaffold
 
 
-def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=240, check=False
-    )
-
-
 class TestOps:
     """The table of ops, for readers and programs."""
 
     def test_every_op_of_every_gate_is_listed(self, tmp_path: Path) -> None:
         """With inputs, outputs, conventions, source and gates."""
-        listed = json.loads(gates("ops", "--json", cwd=tmp_path).stdout)
+        listed = json.loads(here("ops", "--json", cwd=tmp_path).stdout)
         asked = {op.name for gate in load().gates.values() for op in gate.ops}
         assert {item["op"] for item in listed} == asked
         for item in listed:
@@ -41,7 +32,7 @@ class TestOps:
 
     def test_one_op_in_full(self, tmp_path: Path) -> None:
         """Shapes, dtypes, conventions and formula of token_kl, as its cases ask for them."""
-        text = gates("ops", "token_kl", cwd=tmp_path).stdout
+        text = here("ops", "token_kl", cwd=tmp_path).stdout
         for part in ("(B, T)", "floating point", "estimator                  'k1', 'k2', 'k3'", "k3 = exp(d) − d − 1"):
             assert part in text
         assert "Schulman" in text
@@ -63,7 +54,7 @@ class TestOps:
 
     def test_an_unknown_op_suggests_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
-        done = gates("ops", "token_kul", cwd=tmp_path)
+        done = here("ops", "token_kul", cwd=tmp_path)
         assert done.returncode == 2
         assert "did you mean 'token_kl'?" in " ".join(done.stderr.split())
 
@@ -74,7 +65,7 @@ class TestInit:
     @pytest.mark.parametrize("op", [[], ["--op", "all"]], ids=["five", "all"])
     def test_an_unfilled_op_is_unsupported(self, tmp_path: Path, op: list[str]) -> None:
         """The file runs at once, nothing passes, nothing fails, and nothing was measured."""
-        assert gates("init", "mylib", *op, cwd=tmp_path).returncode == 0
+        assert here("init", "mylib", *op, cwd=tmp_path).returncode == 0
         done = gates("check", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 3, done.stdout[-3000:]
         assert done.stdout.splitlines()[-1].startswith("exit 3: nothing was judged")
@@ -82,7 +73,7 @@ class TestInit:
 
     def test_a_filled_in_op_is_judged(self, tmp_path: Path) -> None:
         """`provides` declares an op and its choices; the decorated function is judged in them."""
-        gates("init", "mylib", "--op", "token_kl", cwd=tmp_path)
+        here("init", "mylib", "--op", "token_kl", cwd=tmp_path)
         file = tmp_path / "mylib_gates.py"
         text = file.read_text().replace("# estimator=('k1', 'k2', 'k3'),", "estimator=('k1',), reduction=('none',),")
         assert "estimator=('k1',)" in text
@@ -99,7 +90,7 @@ class TestInit:
 
     def test_an_op_declared_twice_is_refused(self, tmp_path: Path) -> None:
         """The file raises, so the subject does not start."""
-        gates("init", "mylib", "--op", "token_kl", cwd=tmp_path)
+        here("init", "mylib", "--op", "token_kl", cwd=tmp_path)
         file = tmp_path / "mylib_gates.py"
         file.write_text(f'{file.read_text()}\n\n@provides("token_kl")\ndef again(**inputs):\n    return {{}}\n')
         done = gates("check", "kl.k1", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
@@ -107,7 +98,6 @@ class TestInit:
         assert "token_kl is provided twice" in " ".join(done.stdout.split())
 
     def test_a_misspelt_op_is_pointed_out(self, tmp_path: Path) -> None:
-        """It is unsupported, and a note names the misspelt op."""
         (tmp_path / "mine.py").write_text("OPS = {'tokens_kl': lambda **inputs: {}}\n")
         done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
@@ -122,15 +112,14 @@ class TestInit:
         assert "it defines" not in done.stdout
 
     def test_an_existing_file_is_not_overwritten(self, tmp_path: Path) -> None:
-        """The command is refused and the file is unchanged."""
         (tmp_path / "mylib_gates.py").write_text("mine")
-        done = gates("init", "mylib", cwd=tmp_path)
+        done = here("init", "mylib", cwd=tmp_path)
         assert (done.returncode, "is not overwritten" in done.stderr) == (2, True)
         assert (tmp_path / "mylib_gates.py").read_text() == "mine"
 
     def test_the_printed_command_runs_unchanged(self, tmp_path: Path) -> None:
         """A folder's name may have a space."""
-        done = gates("init", "mylib", "--op", "prefer", "--folder", "a b", cwd=tmp_path)
+        done = here("init", "mylib", "--op", "prefer", "--folder", "a b", cwd=tmp_path)
         assert "with 1 function to fill in" in done.stdout
         command = shlex.split(done.stdout.partition("judge it with: gates ")[2])
         assert command[:2] == ["check", "--subject"]
@@ -138,10 +127,10 @@ class TestInit:
 
     def test_the_command_for_more_ops_runs_in_the_folder_of_the_file(self, tmp_path: Path) -> None:
         """The file's comment on further ops gives a command that works there."""
-        assert gates("init", "mylib", cwd=tmp_path).returncode == 0
+        assert here("init", "mylib", cwd=tmp_path).returncode == 0
         text = (tmp_path / "mylib_gates.py").read_text()
         (command,) = re.findall(r"`gates (init [^`]*)`", text)
-        done = gates(*command.replace("NAME", "full_kl").replace("DIR", "more").split(), cwd=tmp_path)
+        done = here(*command.replace("NAME", "full_kl").replace("DIR", "more").split(), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "def full_kl(" in (tmp_path / "more" / "mylib_gates.py").read_text()
 
@@ -156,7 +145,7 @@ class TestInit:
     )
     def test_a_usage_error_is_one_sentence(self, tmp_path: Path, arguments: list[str], message: str) -> None:
         """Exit code 2, and no file."""
-        done = gates("init", *arguments, cwd=tmp_path)
+        done = here("init", *arguments, cwd=tmp_path)
         assert (done.returncode, message in " ".join(done.stderr.split())) == (2, True)
         assert not list(tmp_path.iterdir())
 
@@ -194,7 +183,7 @@ class TestFramework:
 
     def filled_in(self, folder: Path, framework: str, **names: str) -> Path:
         """Write the scaffold of policy_loss with GRPO filled in."""
-        done = gates("init", "mylib", "--framework", framework, "--op", "policy_loss", cwd=folder)
+        done = here("init", "mylib", "--framework", framework, "--op", "policy_loss", cwd=folder)
         assert done.returncode == 0, done.stderr
         file = folder / "mylib_gates.py"
         text = file.read_text()
@@ -206,7 +195,6 @@ class TestFramework:
         return file
 
     def test_a_forward_in_mlx_is_enough(self, tmp_path: Path) -> None:
-        """The op is judged correct."""
         pytest.importorskip("mlx.core")
         names = {"m": "mx", "detach": "mx.stop_gradient", "maximum": "maximum(mask.sum(1), 1)"}
         self.filled_in(tmp_path, "mlx", **names)
@@ -241,7 +229,7 @@ class TestFramework:
 
     def test_an_unknown_framework_suggests_the_nearest(self, tmp_path: Path) -> None:
         """Exit code 2, with the nearest."""
-        done = gates("init", "mylib", "--framework", "pytorch", cwd=tmp_path)
+        done = here("init", "mylib", "--framework", "pytorch", cwd=tmp_path)
         assert (done.returncode, "did you mean 'torch'?" in " ".join(done.stderr.replace("│", " ").split())) == (
             2,
             True,

@@ -1,7 +1,5 @@
 """`gates peers` from the shell, with a library that needs no network."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -114,7 +112,6 @@ def test_a_finding_that_the_check_contradicts_fails(folder: Path) -> None:
 
 
 def test_a_grade_without_a_finding_fails(folder: Path) -> None:
-    """Every wrong grade needs a finding with a program."""
     write(folder, "2 * kl")
     text = (folder / "fake.toml").read_text()
     (folder / "fake.toml").write_text(text.partition("[[finding]]")[0])

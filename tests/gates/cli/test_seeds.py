@@ -1,7 +1,5 @@
 """`--seed random` draws a seed; the printed and the recorded command repeat the run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -55,7 +53,6 @@ def test_a_drawn_seed_is_recorded_and_repeats_the_run(project: Path) -> None:
 
 
 def test_a_resumed_run_reuses_its_seed(project: Path) -> None:
-    """With or without the seed on the command line."""
     _, first = run(project)
     writer = Writer(project / "cut.jsonl")
     for record in (first.header, *first.verdicts[:2]):
@@ -68,7 +65,6 @@ def test_a_resumed_run_reuses_its_seed(project: Path) -> None:
 
 
 def test_a_random_seed_cannot_be_sharded(project: Path) -> None:
-    """The message suggests a seed."""
     done = gates("check", "kl.k1", "--shard", "1/2", cwd=project)
     assert done.returncode == 2
     assert "the parts must agree; draw one for all, such as --seed " in done.stderr

@@ -1,7 +1,5 @@
 """Unknown names get suggestions; `list` and `explain` are readable for newcomers."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -9,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import gates, here
 
 from gates.cli.selection import chosen
 from gates.families.units import UNIT as UNITS
@@ -29,10 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        (
-            "token_kl",
-            "it is an op, and the gates that use it are kl.k1.matches-definition, kl.k2.matches-definition, ",
-        ),
+        ("token_kl", "it is an op, and the gates that use it are kl.k1.matches-definition, kl.k2.matches-definition, "),
         ("advantages.constent", "did you mean advantages"),
         ("kl.k3.matches-defintion", "did you mean kl.k3.matches-definition"),
         ("trianer", "did you mean trainer"),
@@ -57,7 +52,7 @@ def test_patterns_select_like_the_registry() -> None:
 def test_a_subject_file_in_this_folder_is_suggested(tmp_path: Path) -> None:
     """`--subject mylib` next to mylib_gates.py: the message gives the file as it must be typed."""
     (tmp_path / "mylib_gates.py").write_text("OPS = {}\n")
-    done = gates("check", "kl", "--subject", "mylib", cwd=tmp_path)
+    done = here("check", "kl", "--subject", "mylib", cwd=tmp_path)
     assert done.returncode == 2
     assert "or a file (./mine.py); did you mean ./mylib_gates.py?" in " ".join(done.stderr.split())
 
@@ -96,22 +91,21 @@ def test_two_subjects_of_one_name_are_refused(tmp_path: Path, file: str) -> None
 
 def test_list_counts_and_aligns(tmp_path: Path) -> None:
     """One mutant is `1 mutant`, and the descriptions of subjects stand in one column."""
-    listed, subjects = gates("list", "kl.k1", cwd=tmp_path).stdout.split("\nSubjects:\n")
+    listed, subjects = here("list", "kl.k1", cwd=tmp_path).stdout.split("\nSubjects:\n")
     assert re.search(r" \d+ cases \(\d+ quick\), 1 mutant  Is k1 = −d", listed)
     assert len({line.index("  judged ") for line in subjects.splitlines()}) == 1
 
 
 def test_explain_cites_documented_deviations(tmp_path: Path) -> None:
     """The deviation is named by its gate; cases that are not shown are counted."""
-    text = gates("explain", "kl.k3", cwd=tmp_path).stdout
+    text = here("explain", "kl.k3", cwd=tmp_path).stdout
     assert 'Deviation DEPARTURES_DOCUMENTED["token_kl[k3]"]' in text
     assert re.search(r"-float\d\d and \d+ more \(--json\)", text)
     assert f"          {UNIT}\n" in text
-    assert UNIT not in gates("explain", "philox.known-answers", cwd=tmp_path).stdout
+    assert UNIT not in here("explain", "philox.known-answers", cwd=tmp_path).stdout
 
 
 def test_explain_prints_the_unit_of_the_limits() -> None:
-    """The powers of two in the sentence are the units of the limits."""
     small = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     for dtype, unit in UNITS.items():
         power = str(round(math.log2(unit))).translate(small)
@@ -179,7 +173,6 @@ class TestAnyPrefix:
         ],
     )
     def test_verbs_accept_prefixes(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-        """From the shell."""
         done = gates(*arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "kl.k1.matches-definition" in done.stdout or "token_kl[k1]" in done.stdout
@@ -210,7 +203,7 @@ class TestUnknownWords:
     )
     def test_the_nearest_name_is_suggested(self, tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
         """Exit code 2."""
-        done = gates(*arguments, cwd=tmp_path)
+        done = here(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert message in " ".join(done.stderr.replace("│", " ").split())
 
@@ -227,14 +220,13 @@ class TestSubjectFiles:
     def test_a_missing_file_suggests_the_nearest(self, tmp_path: Path, name: str) -> None:
         """The nearest file name is given as it must be typed."""
         (tmp_path / "mine.py").write_text("OPS = {}\n")
-        done = gates("check", "kl", "--subject", name.format(here=tmp_path), cwd=tmp_path)
+        done = here("check", "kl", "--subject", name.format(here=tmp_path), cwd=tmp_path)
         assert done.returncode == 2
         meant = f"{tmp_path}/mine.py" if name.startswith("{") else "./mine.py"
         assert f"there is no such file; did you mean {meant}?" in done.stderr
 
     def test_a_missing_folder_suggests_nothing(self, tmp_path: Path) -> None:
-        """There are no files to suggest."""
-        done = gates("check", "kl", "--subject", "./ci/mine.py", cwd=tmp_path)
+        done = here("check", "kl", "--subject", "./ci/mine.py", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (
             2,
             "gates: --subject ./ci/mine.py: there is no such file; the folder ci is not there\n",
@@ -272,10 +264,7 @@ class TestSubjectFiles:
 
 @pytest.mark.parametrize(
     ("declared", "message"),
-    [
-        ("'estimator': ('K2',)", "did you mean 'k2'?"),
-        ("'estimater': ('k2',)", "did you mean 'estimator'?"),
-    ],
+    [("'estimator': ('K2',)", "did you mean 'k2'?"), ("'estimater': ('k2',)", "did you mean 'estimator'?")],
 )
 def test_a_misspelt_convention_is_refused(tmp_path: Path, declared: str, message: str) -> None:
     """Otherwise its cases would be `unsupported` without a reason."""

@@ -1,13 +1,11 @@
 """Text from subjects and files is escaped, so that a terminal neither obeys, reorders nor hides it."""
 
-from __future__ import annotations
-
 import json
 import sys
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -68,44 +66,19 @@ def check(tmp_path: Path) -> Path:
         verdict(gate=ATTACK, case=ATTACK),
     ]
     record = SubjectRecord(subject=ATTACK, provides=[ATTACK], versions={ATTACK: ATTACK})
-    small = CounterexampleRecord(
-        gate=ATTACK,
-        subject=ATTACK,
-        case=ATTACK,
-        seed=0,
-        file=ATTACK,
-        words=ATTACK,
-        elements_before=9,
-        elements_after=1,
-        finished=True,
-    )
-    named: dict[str, Any] = {
-        "command": [ATTACK],
-        "tool": ATTACK,
-        "python": ATTACK,
-        "numpy": ATTACK,
-        "blas": ATTACK,
-        "commit": ATTACK,
-    }
+    named = dict.fromkeys(("gate", "subject", "case", "file", "words"), ATTACK)
+    small = CounterexampleRecord(**named, seed=0, elements_before=9, elements_after=1, finished=True)
+    named = dict.fromkeys(("tool", "python", "numpy", "blas", "commit"), ATTACK)
     path = tmp_path / "a\x1b[2Jb\x9b.jsonl"
-    write(path, cells, problems=[ATTACK], also=[record, small], **named)
+    write(path, cells, problems=[ATTACK], also=[record, small], command=[ATTACK], **named)
     return path
 
 
 @pytest.fixture
 def proof(tmp_path: Path) -> Path:
     """Write such a proof."""
-    mutant = MutantRecord(
-        mutant=ATTACK,
-        mistake=ATTACK,
-        host=ATTACK,
-        seam=ATTACK,
-        caught_by=[ATTACK],
-        source=ATTACK,
-        arises=ATTACK,
-        state="missed",
-        reason=ATTACK,
-    )
+    named = dict.fromkeys(("mutant", "mistake", "host", "seam", "source", "arises", "reason"), ATTACK)
+    mutant = MutantRecord(**named, caught_by=[ATTACK], state="missed")
     cells = [verdict(), verdict("wrong", mutant=ATTACK, gate=ATTACK, reason=ATTACK)]
     write(tmp_path / "proof.jsonl", cells, verb="prove", also=[mutant])
     return tmp_path / "proof.jsonl"
@@ -118,11 +91,7 @@ def calibration(tmp_path: Path) -> Path:
     writer = Writer(path)
     writer.write(header(verb="calibrate", gates=[ATTACK], subjects=[ATTACK], planned=2, seeds=2))
     line = CalibrationRecord(
-        gate=ATTACK,
-        subject=ATTACK,
-        backend=ATTACK,
-        blas=ATTACK,
-        cpu=ATTACK,
+        **dict.fromkeys(("gate", "subject", "backend", "blas", "cpu"), ATTACK),
         full=False,
         commits=[ATTACK],
         seeds={"judged": {ATTACK: "0-1"}, "skipped": {ATTACK + "2": "0"}},
@@ -158,11 +127,7 @@ def test_control_characters_are_escaped() -> None:
 
 @pytest.mark.parametrize("form", get_args(ReportFormat))
 def test_a_report_of_a_check_is_escaped(
-    check: Path,
-    tmp_path: Path,
-    form: ReportFormat,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    check: Path, tmp_path: Path, form: ReportFormat, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In every format, with a baseline, and in the summary of a GitHub step."""
     summary = tmp_path / "summary.md"

@@ -1,7 +1,5 @@
 """The trainer's verbs are under `gates trainer`; old names point there."""
 
-from __future__ import annotations
-
 import pytest
 from typer.testing import CliRunner
 

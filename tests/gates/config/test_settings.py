@@ -1,7 +1,5 @@
 """`[tool.gates]`: defaults of `gates check`, and their precedence."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Recorded steps for tests: the step of examples/recorded_steps/make_step.py with changes."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Any

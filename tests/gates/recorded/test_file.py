@@ -1,7 +1,5 @@
 """An invalid file is refused with one sentence that names tensor or setting and the remedy."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct
@@ -79,7 +77,6 @@ class TestContradictions:
     def test_a_contradicting_tensor_is_refused(
         self, tmp_path: Path, tensors: dict[str, Any], without: tuple[str, ...], message: str
     ) -> None:
-        """The message names it."""
         path = write(tmp_path / "step.safetensors", tensors, without=without)
         with pytest.raises(ConfigurationError) as error:
             verdicts(path)
@@ -91,7 +88,6 @@ class TestContradictions:
     def test_a_contradicting_setting_is_refused(
         self, tmp_path: Path, settings: dict[str, str], without: tuple[str, ...], message: str
     ) -> None:
-        """The message names it."""
         path = write(tmp_path / "step.safetensors", settings=settings, without=without)
         with pytest.raises(ConfigurationError) as error:
             verdicts(path)
@@ -113,7 +109,6 @@ class TestDamage:
     """Damaged files, and paths that are not files."""
 
     def test_a_truncated_file_is_refused(self, tmp_path: Path) -> None:
-        """Truncated at any length."""
         whole = write(tmp_path / "step.safetensors").read_bytes()
         for length in (0, 4, 200, len(whole) // 2, len(whole) - 1):
             path = tmp_path / "torn.safetensors"
@@ -122,7 +117,6 @@ class TestDamage:
                 open_step(path)
 
     def test_a_header_larger_than_the_file_is_refused(self, tmp_path: Path) -> None:
-        """No memory of that size is allocated."""
         header = {"policy": {"dtype": "F32", "shape": [1 << 40, 1 << 20], "data_offsets": [0, 1 << 62]}}
         text = json.dumps(header).encode()
         path = tmp_path / "huge.safetensors"
@@ -131,14 +125,12 @@ class TestDamage:
             open_step(path)
 
     def test_too_wide_rows_are_refused(self, tmp_path: Path) -> None:
-        """A row is read at once."""
         path = tmp_path / "wide.safetensors"
         save_file({"policy": np.zeros((1, WIDEST + 1), np.float32)}, path, {"recorded_step": "1"})
         with pytest.raises(ConfigurationError, match=r"must have at most \d+ of 262144: record a part"):
             open_step(path)
 
     def test_a_pickle_is_not_loaded(self, tmp_path: Path) -> None:
-        """Its code does not run."""
         path = tmp_path / "step.pt"
         path.write_bytes(b"\x80\x04cos\nsystem\n(S'touch owned'\ntR.")
         with pytest.raises(ConfigurationError, match="no safetensors file"):
@@ -160,7 +152,6 @@ class TestGroups:
     """Groups of rows with one prompt."""
 
     def test_rows_of_a_prompt_may_be_scattered(self, tmp_path: Path) -> None:
-        """Rows of a prompt need not be contiguous."""
         ids = np.arange(16) % 4
         step = Step(open_step(write(tmp_path / "step.safetensors", {"groups": ids}, without=("group_size",))))
         assert step.group_size is None
@@ -168,7 +159,6 @@ class TestGroups:
         assert [ids[row].tolist() for row in step.groups] == [[k] * 4 for k in range(4)]
 
     def test_prompts_may_have_different_sizes(self, tmp_path: Path) -> None:
-        """Smaller groups are padded."""
         ids = np.array([7] * 3 + [9] * 13)
         step = Step(open_step(write(tmp_path / "step.safetensors", {"groups": ids}, without=("group_size",))))
         assert step.groups is not None
@@ -176,5 +166,4 @@ class TestGroups:
 
 
 def test_the_settings_of_the_example_are_parsed() -> None:
-    """Every setting has a value."""
     assert set(SETTINGS) - {"recorded_step"} <= set(fields.SETTINGS)

@@ -1,7 +1,5 @@
 """Verdicts of `gates judge` on correct and wrong steps."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -165,7 +163,6 @@ class TestLoss:
         assert verdicts(write(path, tensors, metadata(settings), without=left))["policy_loss"].status == "wrong"
 
     def test_a_mistake_in_a_large_step_is_named(self, tmp_path: Path) -> None:
-        """A piece of the step identifies the mistake."""
         tensors = {name: np.tile(x, (16, 1)) if x.ndim == 2 else np.tile(x, 16) for name, x in STEP.items() if x.ndim}
         tensors["loss"], tensors["gradient"] = EXAMPLE.loss(
             tensors, np.pad(tensors["mask"][:, 1:], ((0, 0), (0, 1))), 0.2
@@ -230,7 +227,6 @@ class TestIdentified:
     """Steps without settings."""
 
     def test_the_loss_and_the_convention_are_named(self, tmp_path: Path) -> None:
-        """The names include the constants."""
         findings = verdicts(write(tmp_path / "step.safetensors", without=(*NO_ADVANTAGES, *LOSS)))
         assert findings["group_advantages"].computes == "group z-score with ddof 1, ε 0.0001 add (TRL's default)"
         assert findings["policy_loss"].status == "correct"
@@ -238,7 +234,6 @@ class TestIdentified:
 
     @pytest.mark.slow
     def test_a_mistake_without_settings_is_not_wrong(self, tmp_path: Path) -> None:
-        """Without settings nothing is wrong."""
         finding = verdicts(write(tmp_path / "step.safetensors", mistake="mask", without=LOSS))["policy_loss"]
         assert finding.status == "cannot tell"
         assert finding.computes.startswith("grpo with: completion mask shifted by one position to the right")
@@ -271,7 +266,6 @@ class TestAdvantages:
         assert "equal rewards give up to 0.001, must be 0" in finding.reason
 
     def test_prompts_may_be_scattered_and_of_different_sizes(self, tmp_path: Path) -> None:
-        """Advantages as TRL computes them for each prompt."""
         ids = np.array([0, 1, 2, 2, 1, 0, 1, 2, 0, 2, 2, 1, 0, 2, 1, 2])
         rewards = np.random.default_rng(3).normal(size=16).astype(np.float32)
         advantages = np.zeros(16, np.float32)

@@ -1,7 +1,5 @@
 """A recorded step is read by rows, so memory does not grow with the file."""
 
-from __future__ import annotations
-
 import json
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """What changed between two runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -144,7 +142,6 @@ def test_a_form_without_a_place_for_them_says_so(tmp_path: Path, form: ReportFor
 
 
 def test_a_proof_is_no_baseline(tmp_path: Path) -> None:
-    """Changes are those of checks."""
     run = write(tmp_path / "run.jsonl", [verdict()])
     proof = write(tmp_path / "proof.jsonl", [verdict()], verb="prove")
     with pytest.raises(ConfigurationError, match="only runs of `gates check` are compared"):

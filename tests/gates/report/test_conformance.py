@@ -129,7 +129,6 @@ def test_records_are_read_as_they_were_written(library: ConformanceResults, tmp_
 def test_what_is_no_record_names_the_line(
     library: ConformanceResults, tmp_path: Path, change: object, reason: str
 ) -> None:
-    """One sentence with file and line."""
     file = tmp_path / "fake.jsonl"
     library.write(file)
     file.write_bytes(b"".join(change(file.read_bytes().splitlines(keepends=True))))  # type: ignore[operator]

@@ -1,7 +1,5 @@
 """Declared choices that no case uses are reported; what a subject leaves out on purpose is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recorded runs in every form: the same bytes each time, nothing lost, nothing of a subject's words taken for markup."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import get_args
@@ -22,13 +20,7 @@ from gates.report.text import Screen
 from gates.results.jsonl import Results
 from gates.run.session import Tally
 
-RESULTS = {
-    "correct": [],
-    "wrong": [Failure],
-    "departs": [Failure],
-    "error": [Error],
-    "skipped": [Skipped],
-}
+RESULTS = {"correct": [], "wrong": [Failure], "departs": [Failure], "error": [Error], "skipped": [Skipped]}
 
 
 @pytest.fixture
@@ -75,7 +67,6 @@ class TestJson:
         assert found["totals"]["mine"] == {"wrong": 2, "error": 1, "departs": 1, "not judged": 1}
 
     def test_lines_are_the_verdicts(self, run: Results) -> None:
-        """Each line is the line of the file."""
         recorded = [line for line in run.path.read_text().splitlines() if '"verdict"' in line]
         assert render("jsonl", [run]).splitlines() == recorded
 
@@ -137,7 +128,6 @@ class TestJunit:
 
     @pytest.mark.parametrize(("fail_on", "kinds"), [("wrong", []), ("fragile", [Failure])])
     def test_a_milder_grade_is_no_failure(self, tmp_path: Path, fail_on: str, kinds: list[type]) -> None:
-        """What is printed of the case says the grade."""
         found = write(tmp_path / "mild.jsonl", [verdict("fragile")], fail_on=fail_on)
         ((case,),) = JUnitXml.fromstring(render("junit", [found]).encode())
         assert [type(result) for result in case.result] == kinds
@@ -151,7 +141,6 @@ class TestJunit:
         assert words == HOSTILE.replace("\x1b", "\\u001b")
 
     def test_an_unfinished_run_is_an_error(self, tmp_path: Path) -> None:
-        """A run that was cut is never green."""
         cut = write(tmp_path / "cut.jsonl", [verdict()], complete=False, planned=9)
         assert 'name="incomplete: 1 of 9"' in render("junit", [cut])
 
@@ -184,7 +173,6 @@ class TestGithub:
 
     @pytest.mark.parametrize(("fail_on", "level"), [("wrong", "warning"), ("fragile", "error")])
     def test_a_milder_grade_is_a_warning(self, tmp_path: Path, fail_on: str, level: str) -> None:
-        """What fails the run is an error."""
         found = write(tmp_path / "mild.jsonl", [verdict("fragile")], fail_on=fail_on)
         (line,) = github.commands([found])
         assert line.startswith(f"::{level} title=mine · kl.k3::fragile in 1 of 1 case")
@@ -293,6 +281,5 @@ class TestChoice:
         assert output.chosen(form, as_json=as_json) == wanted
 
     def test_json_and_another_form_exclude_each_other(self) -> None:
-        """One sentence names both."""
         with pytest.raises(ConfigurationError, match="--format md"):
             output.chosen("md", as_json=True)

@@ -1,7 +1,5 @@
 """One grade for each subject and op, and the screen on which they are shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,6 @@ class TestGrades:
         ],
     )
     def test_the_worst_counts(self, statuses: list[Status], grade: str) -> None:
-        """Of those that were judged."""
         (found,) = Grades.of(verdict(status, case=f"{n}") for n, status in enumerate(statuses)).grades()
         judged = [status for status in statuses if status not in {"unsupported", "skipped", "not asked"}]
         assert (found.status, found.cases, found.left) == (grade, len(judged), len(statuses) - len(judged))
@@ -49,12 +46,10 @@ class TestGrades:
         assert found.left.total() == 3
 
     def test_ops_of_several_gates_are_one(self) -> None:
-        """An op is graded, not a gate."""
         (found,) = Grades.of([verdict(gate="a", op="kl"), verdict("wrong", gate="b", op="kl")]).grades()
         assert (found.op, found.gates, found.count) == ("kl", ("a", "b"), "1 of 2 cases")
 
     def test_a_definition_is_quoted_before_a_law(self) -> None:
-        """Of verdicts that are equally bad."""
         verdicts = [verdict("wrong", case="a", level="law"), verdict("wrong", case="b"), verdict("fragile", case="c")]
         (found,) = Grades.of(verdicts).grades()
         assert (found.verdict.case, found.count) == ("b", "1 of 3 cases") if found.like == 1 else ("b", "2 of 3 cases")
@@ -66,7 +61,6 @@ class TestGrades:
         assert [g.status for g in Grades.of([departs, verdict("wrong", case="b")]).grades()] == ["wrong"]
 
     def test_a_subject_that_did_not_start_is_one_row(self) -> None:
-        """Whatever it was to be judged in."""
         dead = [verdict("wrong", gate=gate, cause="start") for gate in "abc"]
         assert [(g.op, g.cases) for g in Grades.of(dead).grades()] == [(EVERY, 3)]
 
@@ -125,7 +119,6 @@ class TestScreen:
         assert lines[-2:] == [f"results: {tmp_path / 'run.jsonl'}", "exit 1: 1 wrong, 1 timeout, 1 error"]
 
     def test_failures_are_last_where_the_terminal_scrolls(self, tmp_path: Path) -> None:
-        """On one that is high enough they are first."""
         ended = screen.of(some(tmp_path))
         for height, first in ((100, "WRONG"), (10, "correct")):
             lines = [line.plain for line in screen.lines(ended, 120, height)]
@@ -166,18 +159,15 @@ class TestScreen:
         ],
     )
     def test_the_last_line(self, tmp_path: Path, statuses: list[Status], fail_on: str, words: str) -> None:
-        """The exit code and what it comes from."""
         verdicts = [verdict(status, gate=f"g{n}") for n, status in enumerate(statuses)]
         text = render("text", [write(tmp_path / "run.jsonl", verdicts, fail_on=fail_on)])
         assert text.splitlines()[-1].partition(" (1 s)")[0] == words
 
     def test_an_unfinished_run_says_so(self, tmp_path: Path) -> None:
-        """In place of the exit code."""
         run = write(tmp_path / "run.jsonl", [verdict()], complete=False, planned=9)
         assert render("text", [run]).splitlines()[-1] == "incomplete: 1 of 9"
 
     def test_a_waived_failure_names_its_owner(self, tmp_path: Path) -> None:
-        """With its grade and its date."""
         from gates.model import Waived  # noqa: PLC0415
 
         waived = Waived("fragile", "a known bug", "#12", "ada", "2027-01-01")
@@ -197,7 +187,6 @@ class TestWrap:
         assert [line for line in lines if len(line) > 20] == ["results/a/very/long/path"]
 
     def test_wide_letters_count_twice(self) -> None:
-        """As a terminal shows them."""
         assert sentence("好好 好好 好好", 9) == ["好好 好好", "好好"]
 
     def test_no_line_is_a_command(self) -> None:

@@ -1,7 +1,5 @@
 """The HTML page: one file, nothing of a subject taken for markup, a pure function of the files."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
@@ -71,7 +69,6 @@ class TestFile:
         assert str(picture["aria-labelledby"]).split() == [name for name in named if name]
 
     def test_status_is_never_by_colour_alone(self, mixed: list[Path]) -> None:
-        """Each cell of the table has its status in words."""
         page = Elements(render_html(mixed))
         words = page.text("button").split("Close")[0].lower()
         for status in ("correct", "wrong", "departs", "error", "waived", "unsupported", "skipped"):

@@ -1,7 +1,5 @@
 """The HTML page in a headless Chromium: usable without a mouse and with screen readers, and nothing hostile runs."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

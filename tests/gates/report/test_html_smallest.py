@@ -1,7 +1,5 @@
 """The smallest inputs of the page: in the evidence of their case, in one list, and the ways between the two."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -54,7 +52,6 @@ class TestFile:
         assert all("hidden" in attributes for attributes in kinds)
 
     def test_the_same_bytes_twice(self, run: list[Path]) -> None:
-        """The page is a function of the file."""
         assert render_html(run) == render_html(run)
 
 

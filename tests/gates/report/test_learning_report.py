@@ -1,7 +1,5 @@
 """Learning curves: read, drawn reproducibly, and recorded ones show that every algorithm learns."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -48,7 +46,6 @@ class TestPicture:
         assert (tmp_path / "curves.svg").read_text() == once
 
     def test_every_algorithm_has_a_panel(self, file: Path) -> None:
-        """Its name is text in the picture."""
         text = render_curves(read_curves(file))
         assert ">grpo<" in text
         assert ">rloo<" in text
@@ -72,7 +69,6 @@ class TestPicture:
         ids=["torn", "list", "lacking", "no-values", "no-measure"],
     )
     def test_another_file_is_refused_with_its_line(self, tmp_path: Path, text: str) -> None:
-        """It is not taken for one, and not read as one."""
         path = tmp_path / "other.jsonl"
         path.write_text(text)
         assert not is_learning_file(path)
@@ -84,7 +80,6 @@ class TestRecorded:
     """What `tools/learning.py` found."""
 
     def test_picture_is_rendered_from_what_was_recorded(self) -> None:
-        """Byte for byte."""
         assert render_curves(read_curves(RECORD)) == RECORD.with_suffix(".svg").read_text()
 
     def test_every_algorithm_is_there_with_three_seeds(self) -> None:

@@ -1,7 +1,5 @@
 """Markdown as a reader gets it: what came out first, each failing gate once, nothing repeated a hundred times."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -51,7 +49,6 @@ def test_a_gate_that_fails_often_is_reported_once(tmp_path: Path) -> None:
 
 
 def test_many_other_cases_are_counted(tmp_path: Path) -> None:
-    """A line of names ends."""
     run = write(tmp_path / "r.jsonl", [failing(f"case-{n:02}", 8.0) for n in range(40)])
     assert "case-12, and 27 more\n" in render([run])
 

@@ -1,7 +1,5 @@
 """Scores and margins of a proof, from hand-made records."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -32,14 +30,11 @@ def record(name: str, gate: str, state: Any) -> MutantRecord:
     return MutantRecord(mutant=name, caught_by=[gate], state=state, **words)
 
 
-class TestScores:
-    """Caught of declared, by family."""
-
-    def test_everything_but_a_catch_counts_against_the_family(self) -> None:
-        """Missed, equivalent and error are not caught."""
-        states = ("caught", "missed", "equivalent", "error")
-        found = scores([record(s, "kl.k1", s) for s in states] + [record("m", "loss.grpo", "caught")])
-        assert [(s.family, s.declared, s.caught) for s in found] == [("kl", 4, 1), ("loss", 1, 1)]
+def test_everything_but_a_catch_counts_against_the_family() -> None:
+    """Missed, equivalent and error are not caught."""
+    states = ("caught", "missed", "equivalent", "error")
+    found = scores([record(s, "kl.k1", s) for s in states] + [record("m", "loss.grpo", "caught")])
+    assert [(s.family, s.declared, s.caught) for s in found] == [("kl", 4, 1), ("loss", 1, 1)]
 
 
 class TestMargins:

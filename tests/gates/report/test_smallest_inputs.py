@@ -1,7 +1,5 @@
 """The smallest inputs that still fail, in every form of a report: words, file and the command that judges them again."""
 
-from __future__ import annotations
-
 import html
 import shlex
 from pathlib import Path

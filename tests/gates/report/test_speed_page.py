@@ -1,7 +1,5 @@
 """Speeds as a page, as pictures and as one screen; a grade in the place of a speed in all of them; the command."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial
@@ -42,22 +40,17 @@ def line_of(text: str, start: str) -> str:
     return found
 
 
-class TestGrades:
-    """What conformance calls wrong."""
-
-    def test_a_wrong_grade_stands_in_the_place_of_every_speed(self, make: Make) -> None:
-        """No table, list or picture has the time or the ratio of an op that conformance calls wrong."""
-        wrong = trainer(target="mlxrl", conformance="wrong", ratio=Interval(value=77.0, low=77.0, high=77.0))
-        good = [kernel(op="token_kl", shape=s, peer="torch") for s in ("1x128", "1x512")]
-        runs = [make(CALLED_WRONG, *good), make(trainer(), wrong, name="t.jsonl", kind="trainers")]
-        for text in (render_speed(runs), render_page(runs), render_screen(runs), *render_pictures(runs).values()):
-            assert not re.search(
-                r"\b(77|770|84\.7|69\.3)\b", text.partition("<style>")[0] + text.partition("</style>")[2]
-            )
-        text = render_speed(runs)
-        assert line_of(text, "| 1 × 128 ").split(" | ")[2] == "[**wrong**](CONFORMANCE.md)"
-        assert "| `mlxrl` | same semantics | tiny 32-bit, geometric | [**wrong**](CONFORMANCE.md) |" in text
-        assert "rlox: wrong, so no speed" in render_pictures(runs)["speed-kl.svg"]
+def test_a_wrong_grade_stands_in_the_place_of_every_speed(make: Make) -> None:
+    """No table, list or picture has the time or the ratio of an op that conformance calls wrong."""
+    wrong = trainer(target="mlxrl", conformance="wrong", ratio=Interval(value=77.0, low=77.0, high=77.0))
+    good = [kernel(op="token_kl", shape=s, peer="torch") for s in ("1x128", "1x512")]
+    runs = [make(CALLED_WRONG, *good), make(trainer(), wrong, name="t.jsonl", kind="trainers")]
+    for text in (render_speed(runs), render_page(runs), render_screen(runs), *render_pictures(runs).values()):
+        assert not re.search(r"\b(77|770|84\.7|69\.3)\b", text.partition("<style>")[0] + text.partition("</style>")[2])
+    text = render_speed(runs)
+    assert line_of(text, "| 1 × 128 ").split(" | ")[2] == "[**wrong**](CONFORMANCE.md)"
+    assert "| `mlxrl` | same semantics | tiny 32-bit, geometric | [**wrong**](CONFORMANCE.md) |" in text
+    assert "rlox: wrong, so no speed" in render_pictures(runs)["speed-kl.svg"]
 
 
 class TestPage:
@@ -82,7 +75,6 @@ class TestPage:
         assert "&lt;script&gt;" in text
 
     def test_every_section_of_the_markdown_is_in_it(self, full: list[SpeedResults]) -> None:
-        """And its pictures, drawn in the page."""
         page = Elements(render_page(full))
         assert [a["id"] for tag, a in page.found if tag == "h2"] == [section.name for section in document(full)[1]]
         assert sum(tag == "svg" for tag, _ in page.found) >= 3
@@ -105,7 +97,6 @@ class TestPictures:
     """Speed against size, with the roofline."""
 
     def test_they_are_the_same_bytes_again(self, full: list[SpeedResults]) -> None:
-        """And small, without a date."""
         pictures = render_pictures(full)
         assert set(pictures) == {"speed-advantages.svg", "speed-kl.svg", "speed-vocabulary.svg"}
         assert render_pictures(full) == pictures
@@ -137,7 +128,6 @@ class TestCommand:
         assert done.output == render_screen([run])
 
     def test_a_screen_holds_all_of_a_large_run(self, full: list[SpeedResults]) -> None:
-        """Ranges, controls and trainers."""
         lines = render_screen(full).splitlines()
         assert len(lines) <= 50
         assert any("control 1 [0.99–1.01]" in line for line in lines)

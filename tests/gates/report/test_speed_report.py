@@ -1,7 +1,5 @@
 """Speed files: valid, readable wherever a run stopped, and rendered as markdown by a pure function."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial
@@ -71,13 +69,11 @@ class TestFile:
         ids=["empty", "no record", "no header", "older format"],
     )
     def test_something_else_is_refused(self, tmp_path: Path, text: str, words: str) -> None:
-        """One sentence with the line."""
         (tmp_path / "x.jsonl").write_text(text)
         with pytest.raises(ConfigurationError, match=words):
             read_speed(tmp_path / "x.jsonl")
 
     def test_two_headers_are_two_runs(self, make: Make) -> None:
-        """One file holds one run."""
         path = make(kernel()).path
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(lines[0] + lines[0])
@@ -147,7 +143,6 @@ class TestMarkdown:
         assert "Without an environment on this machine: verl." in text
 
     def test_what_a_peer_does_better_is_said(self, make: Make) -> None:
-        """In the first lines."""
         text = render_speed([make(kernel(0.5), kernel(1.0, shape="64x8"), kernel(2.0, shape="256x16"))])
         assert "ours is faster in 1, the peer in 1, neither in 1" in text
         better = [trainer(target=t, ratio=Interval(value=r, low=r, high=r)) for t, r in (("trl", 0.8), ("mlxrl", 2.0))]
@@ -162,7 +157,6 @@ class TestMarkdown:
         assert "neither in 0; 2 are rough: " in render_speed([make(kernel(busy_percent=2.0), noisy, busy)])
 
     def test_conventions_that_tell_peers_apart_share_a_row(self, make: Make) -> None:
-        """Variants of one peer are rows of their own."""
         apart = [kernel(variant="ddof 0"), kernel(variant="ddof 1", peer="trl")]
         both = [kernel(op="policy_loss", variant=f"beta {b}", shape="32x2048", peer="trl") for b in (0, 1)]
         text = render_speed([make(*apart, *both)])
@@ -180,7 +174,6 @@ class TestMarkdown:
         ids=["quick", "busy", "dirty", "none"],
     )
     def test_a_run_that_proves_nothing_says_so(self, make: Make, changes: dict[str, Any], words: str) -> None:
-        """On the first screen, and at the run."""
         text = render_speed([make(kernel(), **changes)])
         assert words in text
         assert ("**Conclude nothing** from `speed.jsonl`" in text) == bool(words)
@@ -267,7 +260,6 @@ class TestSummary:
     """The short table that docs/benchmarks.md holds."""
 
     def test_a_peer_is_a_row_and_an_op_a_column(self, make: Make) -> None:
-        """The control is the last row."""
         rows = [kernel(2.0), kernel(70.0, shape="64x8"), kernel(op="pack_sequences", shape="1000", peer="trl")]
         assert speed_summary([make(*rows)]).splitlines() == [
             "| times faster than | `group_advantages` | `pack_sequences` |",

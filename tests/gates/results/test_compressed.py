@@ -1,7 +1,5 @@
 """Recorded runs are kept as gzip: the same records, and one sentence for a damaged file."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 
@@ -43,7 +41,6 @@ def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"{}\n" + data], ids=["cut", "no-gzip"])
 def test_a_damaged_file_is_one_sentence(packed: Path, damage: object) -> None:
-    """The message names the file."""
     packed.write_bytes(damage(packed.read_bytes()))  # type: ignore[operator]
     with pytest.raises(ConfigurationError, match=r"run\.jsonl\.gz: is not gzip to its end"):
         read(packed)

@@ -1,7 +1,5 @@
 """Untrusted text in markdown is rendered literally by an independent parser."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -74,7 +72,6 @@ def test_plain_text_is_not_escaped(text: str) -> None:
 
 
 def test_every_control_character_is_escaped() -> None:
-    """Alone and in front of a newline."""
     obeyed = [character for character in map(chr, range(sys.maxunicode + 1)) if OBEYED.match(character)]
     assert len(obeyed) > 2048 + 64  # surrogates, and C0, DEL and C1
     for character in obeyed:

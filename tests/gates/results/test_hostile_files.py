@@ -1,7 +1,5 @@
 """Results files from untrusted sources: one sentence and exit code 2, or a documented result."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -279,5 +277,4 @@ def test_documented_files_are_accepted(
 
 
 def test_the_tables_are_not_empty() -> None:
-    """The tables keep their size."""
     assert len(FILES) + len(LINES) >= 40

@@ -1,7 +1,5 @@
 """The checkout in the header of a results file: unknown without git's answer, never `clean`."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of format 1, from before verdicts were grades, are read."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -44,7 +42,6 @@ def test_a_pass_is_correct_and_a_failure_wrong(tmp_path: Path) -> None:
 
 
 def test_an_invalid_line_is_refused(tmp_path: Path) -> None:
-    """With its line, as in any other file."""
     path = old(tmp_path / "old.jsonl")
     path.write_text(path.read_text().replace('"kl.k3"', "7"))
     with pytest.raises(ConfigurationError, match=r"old.jsonl:1 is no record of Gates|old.jsonl:2 is no record"):

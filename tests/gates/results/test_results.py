@@ -1,7 +1,5 @@
 """Results files are valid after a kill at any moment; errors name the line."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -86,32 +84,12 @@ class TestFile:
             assert results.state == ("complete" if size == len(data) else f"incomplete: {verdicts} of 2")
             assert f"| state | {results.state} |" in render([results])
 
-    @pytest.mark.parametrize(
-        ("text", "message"),
-        [
-            ("", "no complete line"),
-            ("not json\n", "cut.jsonl:1 is no record"),
-            ('{"record": "verdict"}\n', "is no record"),
-            ('{"record": "nonsense"}\n', "is no record"),
-            (HEADER.model_dump_json() + "\n" + HEADER.model_dump_json() + "\n", "second header"),
-            (SummaryRecord(counts=COUNTS, seconds=1, exit_code=0).model_dump_json() + "\n", "must be a header"),  # type: ignore[arg-type]
-        ],
-        ids=["empty", "no json", "no fields", "no kind", "two headers", "no header"],
-    )
-    def test_another_file_is_refused_with_its_line(self, tmp_path: Path, text: str, message: str) -> None:
-        """The error is one sentence with the line."""
-        (tmp_path / "cut.jsonl").write_text(text)
-        with pytest.raises(ConfigurationError, match=message):
-            read(tmp_path / "cut.jsonl")
-
     def test_names_are_unique_and_have_no_colon(self) -> None:
-        """A thousand names of one second are distinct."""
         names = {file_name("check") for _ in range(1000)}
         assert len(names) == 1000
         assert not any(":" in name for name in names)
 
     def test_a_file_is_never_overwritten(self, tmp_path: Path) -> None:
-        """Opening an existing file is an error."""
         recorded(tmp_path / "r.jsonl")
         with pytest.raises(ConfigurationError, match="cannot write"):
             Writer(tmp_path / "r.jsonl")

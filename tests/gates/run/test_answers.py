@@ -1,7 +1,5 @@
 """Answers that several checks share: what is kept, which calls differ, and who never gets one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A choice that a subject declares beside a preset is what it is asked, named by, and diagnosed against."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -73,7 +71,6 @@ def test_the_composition_is_judged_and_named(tmp_path: Path) -> None:
 
 
 def test_without_the_declaration_it_is_another_loss(tmp_path: Path) -> None:
-    """The preset is what its paper says."""
     code, out, _ = judged(tmp_path, "AXES = {}\n", BY_TOKENS)
     assert code == 1
     assert "policy_loss[gspo]" in out
@@ -89,14 +86,12 @@ def test_a_declared_composition_can_be_wrong(tmp_path: Path) -> None:
 
 
 def test_choices_that_do_not_go_together_are_unsupported(tmp_path: Path) -> None:
-    """The verdict says why."""
     _, _, verdicts = judged(tmp_path, 'AXES = {"ratio_level": ("none",)}\n', BY_TOKENS)
     assert {verdict["status"] for verdict in verdicts} == {"unsupported"}
     assert any("without a ratio there is nothing to bound" in verdict["reason"] for verdict in verdicts)
 
 
 def test_an_unknown_word_is_refused(tmp_path: Path) -> None:
-    """With the words that there are, and the nearest."""
     (tmp_path / "mine.py").write_text('AXES = {"aggregation": ("tokenmean",)}\n' + CODE.replace("WEIGHT", BY_TOKENS))
     done = gates("check", *SELECT, "--subject", "./mine.py", cwd=tmp_path)
     assert "aggregation 'tokenmean', which no case asks for" in done.stdout + done.stderr

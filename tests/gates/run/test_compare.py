@@ -1,7 +1,5 @@
 """The one comparison on which every verdict rests."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -72,7 +70,6 @@ class TestRelation:
         ],
     )
     def test_relations_mean_what_they_say(self, a: float, relation: str, b: float, holds: bool) -> None:
-        """Each relation is Python's."""
         assert Evidence("q", a, relation, b, "test").holds is holds  # type: ignore[arg-type]
 
     def test_the_sentence_follows_the_grammar(self) -> None:

@@ -5,8 +5,6 @@ and inputs that hold nothing there would let them pass. The NumPy baseline is ca
 quick case must notice.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -33,7 +31,7 @@ UNREAD = {  # edges that no definition reads
         "preference_loss",
         "attention_mask",
         "last row",
-    ): "of a rejected completion: ORPO's likelihood is that of the chosen",
+    ): "of a rejected completion: ORPO's likelihood is that of the chosen"
 }
 Change = Callable[[Any], Any]
 CHANGES: Mapping[str, tuple[Change, ...]] = {

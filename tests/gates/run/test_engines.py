@@ -1,7 +1,5 @@
 """The executors: cases go in, each verdict comes out once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -105,28 +103,25 @@ class TestNeeds:
         assert unmet(wants, self.NODES) == words
 
 
-class TestRun:
-    """What a run asks of its executor."""
+def test_another_engine_is_asked_and_closed(subject: Maker) -> None:
+    """The run hands its cases to the engine's executor, yields what that yields, and closes it, come what may."""
+    log: list[str] = []
 
-    def test_another_engine_is_asked_and_closed(self, subject: Maker) -> None:
-        """The run hands its cases to the engine's executor, yields what that yields, and closes it, come what may."""
-        log: list[str] = []
+    class Double:
+        def submit(self, cases: Sequence[PlannedCase]) -> None:
+            log.append(f"submit {len(cases)}")
 
-        class Double:
-            def submit(self, cases: Sequence[PlannedCase]) -> None:
-                log.append(f"submit {len(cases)}")
+        def judged(self) -> Iterator[Judged]:
+            for case in "ab":
+                yield Judged(Verdict("g", "s", case, 0, "correct", "held", ""))
 
-            def judged(self) -> Iterator[Judged]:
-                for case in "ab":
-                    yield Judged(Verdict("g", "s", case, 0, "correct", "held", ""))
+        def close(self) -> None:
+            log.append("close")
 
-            def close(self) -> None:
-                log.append("close")
+    def engine(options: Options) -> Executor:
+        return Double()
 
-        def engine(options: Options) -> Executor:
-            return Double()
-
-        running = run(cases_of(subject(RIGHT), 2), Options(), engine)
-        assert next(running).verdict.case == "a"
-        running.close()  # type: ignore[attr-defined]  # a generator
-        assert log == ["submit 2", "close"]
+    running = run(cases_of(subject(RIGHT), 2), Options(), engine)
+    assert next(running).verdict.case == "a"
+    running.close()  # type: ignore[attr-defined]  # a generator
+    assert log == ["submit 2", "close"]

@@ -1,7 +1,5 @@
 """The level of the claim that does not hold decides the grade; what rests on a wrong definition is not asked."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -78,7 +76,6 @@ def test_the_worst_claim_decides(subject: Maker, body: str, status: Status, leve
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_level_has_its_grade(subject: Maker, level: Level) -> None:
-    """The level of the gate, or of the case instead."""
     subject_ = subject("return {'y': 3 * x}")
     case = Case("some", lambda rng: {"x": rng.normal(size=8)}, level=level)
     assert [v.status for v in judged(subject_, make_gate(level=level)).values()] == [GRADE_OF[level]]
@@ -86,7 +83,6 @@ def test_each_level_has_its_grade(subject: Maker, level: Level) -> None:
 
 
 def test_an_exception_in_a_long_reduction_is_more_than_imprecise(subject: Maker) -> None:
-    """It has no number that could be compared."""
     (found,) = judged(subject("raise ValueError('long')"), make_gate(level="precision")).values()
     assert found.status == "fragile"
 

@@ -1,7 +1,5 @@
 """Subjects that misbehave in every way we know: each is a clear verdict, never a pass, never the judge's end."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -12,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from counterexample_doubles import gates
+from command_line import gates
 from doubles import make_gate
 
 from gates.model import ConfigurationError, Subject, Verdict
@@ -133,18 +131,17 @@ IN_A_CALL = {
 }  # fmt: skip
 
 
-class TestAtImport:
-    """A file that does not load."""
-
-    @pytest.mark.parametrize("name", AT_IMPORT)
-    def test_it_fails_with_its_reason(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        """The verdict is `wrong` by `start`, with words that name what is wrong."""
-        monkeypatch.setattr(process, "START_LIMIT_S", 1.0 if name == "hangs" else 60.0)
-        text, words = AT_IMPORT[name]
-        verdict = judged(written(tmp_path, text))
-        assert (verdict.status, verdict.cause) == ("wrong", "start"), verdict
-        assert re.search(words, verdict.reason), verdict.reason
-        assert verdict.reason.isprintable()
+@pytest.mark.parametrize("name", AT_IMPORT)
+def test_a_file_that_does_not_load_fails_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The verdict is `wrong` by `start`, with words that name what is wrong."""
+    monkeypatch.setattr(process, "START_LIMIT_S", 1.0 if name == "hangs" else 60.0)
+    text, words = AT_IMPORT[name]
+    verdict = judged(written(tmp_path, text))
+    assert (verdict.status, verdict.cause) == ("wrong", "start"), verdict
+    assert re.search(words, verdict.reason), verdict.reason
+    assert verdict.reason.isprintable()
 
 
 class TestInACall:
@@ -190,7 +187,6 @@ class TestLimits:
         assert re.search(r"uses \d+ MiB, must be at most 300 \(--memory-limit\)", verdict.reason)
 
     def test_memory_of_children_counts(self, tmp_path: Path) -> None:
-        """Memory is that of all its processes."""
         child = "import time; kept = bytearray(400 << 20); kept[::4096] = b'x' * len(kept[::4096]); time.sleep(60)"
         body = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(60)"
         subject = written(tmp_path, doing(body))
@@ -275,7 +271,6 @@ class TestPlaces:
             catalogue.from_file(str(tmp_path / "mine.py"), None)
 
     def test_a_file_that_is_no_program(self, tmp_path: Path) -> None:
-        """The sentence says what it must be."""
         (tmp_path / "mine.txt").write_text("x")
         with pytest.raises(ConfigurationError, match=r"executable \(chmod \+x\) that speaks"):
             catalogue.from_file(str(tmp_path / "mine.txt"), None)
@@ -315,7 +310,6 @@ class TestInterpreters:
         assert "must be 3.10 or newer" in done.stderr
 
     def test_a_file_that_is_not_executable(self, tmp_path: Path) -> None:
-        """A usage error with the remedy."""
         (tmp_path / "mine.py").write_text(doing(WRONG))
         command = [sys.executable, "-m", "gates", "check", "--subject", "./mine.py", "--python", "./mine.py"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
@@ -334,5 +328,4 @@ def test_the_command_line_never_calls_it_a_pass(tmp_path: Path, text: str) -> No
 
 
 def test_there_are_more_than_forty() -> None:
-    """Of subjects that misbehave."""
     assert len(AT_IMPORT) + len(IN_A_CALL) >= 60

@@ -1,7 +1,5 @@
 """Inputs are drawn until they meet the preconditions of their gate, and then a check runs once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run of twenty thousand verdicts in every form."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What is asked of a case and of the oracle once, for all subjects."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ Ray is an extra and no part of `make setup`; where it is absent only the units a
 `pip install --constraint constraints.txt --requirement constraints-ray.txt` the rest runs too.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -80,7 +78,6 @@ class TestUnits:
             assert (found.gate, found.subject, found.case) == (planned.gate, planned.subject, planned.case)
 
     def test_a_subject_of_a_file_is_found_by_its_path(self, slow: Subject) -> None:
-        """With its interpreter and its name."""
         planned = packing(replace(slow, python=sys.executable))[0]
         found = node.Unit.of(planned, Options(seed=3), load()).find(load())
         assert found.subject == planned.subject
@@ -142,10 +139,7 @@ def three(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     from ray.cluster_utils import Cluster  # noqa: PLC0415  the extra
 
     local = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    local.test_nodes = [
-        local.add_node(num_cpus=1, resources={"metal": 1}),
-        local.add_node(num_cpus=1),
-    ]
+    local.test_nodes = [local.add_node(num_cpus=1, resources={"metal": 1}), local.add_node(num_cpus=1)]
     local.wait_for_nodes()
     yield local
     local.shutdown()

@@ -1,7 +1,5 @@
 """A run that was killed, finished in its own file: valid at any moment, complete in the end, no case judged twice."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess
@@ -101,7 +99,6 @@ class TestResume:
             assert [r.judged for r in run.resumes] == ([] if size == len(data) else [len(before)])
 
     def test_a_cut_inside_the_header_says_that_nothing_was_judged(self, tmp_path: Path) -> None:
-        """Without a whole header there is nothing to go on with."""
         file = tmp_path / "r.jsonl"
         file.write_bytes(b'{"record": "header"')
         with pytest.raises(ConfigurationError, match="no complete line"):
@@ -136,7 +133,6 @@ class TestResume:
         assert [record.versions["library"] for record in read(file).subjects] == ["1", "2"][:lines]
 
     def test_a_verdict_is_read_back_as_it_was_written(self) -> None:
-        """Numbers that are not finite included."""
         evidence = Evidence("q", float("inf"), "<=", 1.0, "because", "where", "control")
         found = Verdict("g", "s", "c", 7, "wrong", "control", "reason", (evidence,), 0.25)
         assert verdict(verdict_record(found)) == found

@@ -1,7 +1,5 @@
 """Who gets which verdict, and that none passes by silence."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -34,44 +32,18 @@ class TestFaults:
         ("body", "status", "cause"),
         [
             (RIGHT, "correct", "held"),
-            ("return {'y': 2.001 * x}", "wrong", "bound"),
-            ("return {'y': x * np.nan}", "wrong", "bound"),
-            ("return {'y': 2 * x[:-1]}", "wrong", "shape"),
-            ("return {'y': (2 * x).astype(np.int64)}", "wrong", "shape"),
             ("return {'y': (2 * x).tolist()}", "correct", "held"),
             ("return {'y': np.asarray(2 * x, object).astype(float)}", "correct", "held"),
-            ("return {'z': 2 * x}", "wrong", "shape"),
-            ("raise ValueError('no')", "wrong", "raised"),
-            ("import os\nos._exit(1)", "wrong", "crashed"),
             ("raise NotImplementedError('no float64')", "unsupported", "lacking"),
         ],
-        ids=[
-            "right",
-            "wrong",
-            "nan",
-            "short",
-            "dtype",
-            "list",
-            "wider",
-            "no output",
-            "raises",
-            "crashes",
-            "unsupported",
-        ],
+        ids=["right", "list", "wider", "unsupported"],
     )
     def test_each_kind_of_answer_has_its_status(self, subject: Maker, body: str, status: str, cause: str) -> None:
-        """A wrong number, a wrong shape, an exception and a crash fail; only the right value passes."""
+        """The right value passes, as a list too; test_hostile.py has what fails."""
         found = verdict(make_gate(), subject(body))
         assert (found.status, found.cause) == (status, cause), found.reason
 
-    def test_a_subject_that_cannot_start_fails(self, subject: Maker) -> None:
-        """A subject whose file raises is judged as failing, not left out."""
-        found = verdict(make_gate(), subject(RIGHT, head="1 / 0"))
-        assert (found.status, found.cause) == ("wrong", "start")
-        assert "ZeroDivisionError" in found.reason
-
     def test_an_absent_subject_is_skipped_with_its_cause(self, subject: Maker) -> None:
-        """What is not there is skipped, and says why."""
         found = verdict(make_gate(), replace(subject(RIGHT), why_absent="no environment yet"))
         assert (found.status, found.reason) == ("skipped", "no environment yet")
 
@@ -121,24 +93,21 @@ class TestFaults:
         assert "ddof 0, not 1" in found.reason
 
 
-class TestState:
-    """State passes from call to call through the trial's folder only."""
+def test_a_killed_call_leaves_its_folder_to_the_next(subject: Maker) -> None:
+    """A call killed in the middle is a timeout; the next one finds in the folder what it had written."""
+    body = (
+        "import pathlib, time\nfile = pathlib.Path(str(x.tobytes(), 'utf-8')) / 'state'\n"
+        "if file.exists():\n    return {'y': np.array([2.0])}\nfile.write_text('half')\ntime.sleep(60)"
+    )
 
-    def test_a_killed_call_leaves_its_folder_to_the_next(self, subject: Maker) -> None:
-        """A call killed in the middle is a timeout; the next one finds in the folder what it had written."""
-        body = (
-            "import pathlib, time\nfile = pathlib.Path(str(x.tobytes(), 'utf-8')) / 'state'\n"
-            "if file.exists():\n    return {'y': np.array([2.0])}\nfile.write_text('half')\ntime.sleep(60)"
-        )
+    def resume(t: Trial) -> Iterator[Evidence]:
+        folder = np.frombuffer(str(t.folder).encode(), np.uint8)
+        first = t.call(DOUBLE, kill_after_s=1.0, x=folder)
+        second = t.call(DOUBLE, x=folder)
+        yield t.number("y", float(first.kind != "timeout") + float(second.kind != "value"), "<=")
 
-        def resume(t: Trial) -> Iterator[Evidence]:
-            folder = np.frombuffer(str(t.folder).encode(), np.uint8)
-            first = t.call(DOUBLE, kill_after_s=1.0, x=folder)
-            second = t.call(DOUBLE, x=folder)
-            yield t.number("y", float(first.kind != "timeout") + float(second.kind != "value"), "<=")
-
-        gate = make_gate(resume, bounds={"y": Bound("exact", "a test", 0.0)})
-        assert verdict(gate, subject(body)).status == "correct"
+    gate = make_gate(resume, bounds={"y": Bound("exact", "a test", 0.0)})
+    assert verdict(gate, subject(body)).status == "correct"
 
 
 class TestErrors:
@@ -180,8 +149,6 @@ class TestErrors:
         assert (found.status, found.cause) == ("error", cause)
 
     def test_a_control_that_does_not_move_fails(self, subject: Maker) -> None:
-        """A subject that is constant where it should move fails by the control."""
-
         def constant(t: Trial) -> Iterator[Evidence]:
             got = t.got(DOUBLE, **t.inputs)["y"]
             yield t.number("y", float(np.abs(got).max()), "<=")

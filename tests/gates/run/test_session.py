@@ -1,7 +1,5 @@
 """What a run's end means: exit codes, last line, requirements."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,10 +1,6 @@
 """A plan in parts: every case in one of them, and one run again when they are merged."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,12 +9,12 @@ from typing import Any
 
 import pytest
 import records
+from command_line import gates
 from doubles import make_gate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gates.model import Case, ConfigurationError, Subject
-from gates.registry import load
 from gates.report.markdown import render
 from gates.results.jsonl import Results, read
 from gates.results.records import CounterexampleRecord, PlanRecord, SummaryRecord, VerdictRecord
@@ -82,15 +78,6 @@ class TestPartition:
                 j.names for j in Shard(index, count).take(mixed)
             }
         assert Shard().record(cases) == Shard().record(mixed)
-
-    def test_the_real_plan(self) -> None:
-        """Five shards of everything by default are disjoint, cover it, and none has more than a fifth and one case."""
-        registry = load()
-        cases = plan(registry.gates.values(), [s for s in registry.subjects.values() if s.default], quick=False)
-        parts = [Shard(i, 5).take(cases) for i in range(1, 6)]
-        assert sum(map(len, parts)) == len({one.names for part in parts for one in part}) == len(cases) > 5000
-        loads = [sum(one.case.limit_s for one in part) for part in parts]
-        assert max(loads) - min(loads) <= max(one.case.limit_s for one in cases)
 
     @pytest.mark.parametrize(
         "text", ["0/5", "6/5", "1/0", "2", "2/", "/5", "a/b", "-1/5", "1/5/2", "1/99999", "", " 1/2"]
@@ -329,20 +316,11 @@ def exit_code(runs: list[Results]) -> int:
 
 @pytest.mark.parametrize(
     ("command", "left"),
-    [
-        (["check", "kl", "--shard", "2/5", "--quick"], ["check", "kl", "--quick"]),
-        (["check", "--shard=2/5"], ["check"]),
-    ],
+    [(["check", "kl", "--shard", "2/5", "--quick"], ["check", "kl", "--quick"]), (["check", "--shard=2/5"], ["check"])],
 )
 def test_the_command_of_the_whole_names_no_shard(command: list[str], left: list[str]) -> None:
     """What is shown as the merged run's command is what would have run it whole."""
     assert without(command, "--shard") == left
-
-
-def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
-    )
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Messages to a subject's author say what was found, what was expected and where."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A subject is not blamed for a choice that it never said it has, wherever in a check that choice is asked for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from command_line import gates

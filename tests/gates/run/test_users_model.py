@@ -1,7 +1,5 @@
 """Cases under `--model`: their names, their layers and their limits are those of the model that is judged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -84,7 +82,6 @@ class TestVerdicts:
         assert "proj" in " ".join(item.where for item in verdict.evidence)
 
     def test_limits_of_the_tiny_model_are_not_applied(self) -> None:
-        """The verdict says why."""
         verdict = _judged("trainer.no-spikes", "grpo", family="llama")
         assert verdict.status == "unsupported"
         assert "are for the tiny model of this case" in verdict.reason

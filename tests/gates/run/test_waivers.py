@@ -1,7 +1,5 @@
 """Waivers: what they excuse, and when they fail the run themselves."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -123,41 +121,38 @@ class TestProblems:
         assert "expired" in expired.problems()[0]
 
 
-class TestExtent:
-    """Whether a run judges all that a waiver names."""
-
-    @pytest.mark.parametrize(
-        ("waiver", "run", "whole"),
-        [
-            ({}, {}, True),
-            ({}, {"gates": ("kl.k1",)}, False),
-            ({"id": "kl.*"}, {"gates": ("kl.k3",)}, False),
-            ({"id": "kl.*"}, {}, True),
-            ({}, {"quick": True}, False),
-            ({"case": "some"}, {"quick": True}, True),
-            ({"subject": "other"}, {"subjects": ("mine",)}, False),
-            ({"subject": "numpy"}, {}, False),
-            ({"subject": "nobody"}, {}, True),
-            ({"id": "nothing"}, {}, True),
-            ({"id": "nothing"}, {"gates": ("kl.k1",)}, False),
-            ({"id": "nothing", "subject": "mine"}, {"subjects": ("mine",)}, True),
-        ],
+@pytest.mark.parametrize(
+    ("waiver", "run", "whole"),
+    [
+        ({}, {}, True),
+        ({}, {"gates": ("kl.k1",)}, False),
+        ({"id": "kl.*"}, {"gates": ("kl.k3",)}, False),
+        ({"id": "kl.*"}, {}, True),
+        ({}, {"quick": True}, False),
+        ({"case": "some"}, {"quick": True}, True),
+        ({"subject": "other"}, {"subjects": ("mine",)}, False),
+        ({"subject": "numpy"}, {}, False),
+        ({"subject": "nobody"}, {}, True),
+        ({"id": "nothing"}, {}, True),
+        ({"id": "nothing"}, {"gates": ("kl.k1",)}, False),
+        ({"id": "nothing", "subject": "mine"}, {"subjects": ("mine",)}, True),
+    ],
+)
+def test_whether_a_run_judges_all_that_a_waiver_names(waiver: dict[str, Any], run: dict[str, Any], whole: bool) -> None:
+    """A selection, quick cases or another subject leave it open; a full run reports a name that nothing has."""
+    case = make_gate().cases[0]
+    slow = type(case)("slow", case.make)
+    known = {name: make_gate(id=name, cases=(case, slow)) for name in ("kl.k1", "kl.k3")}
+    everyone = {name: Subject(name, Path("x.py"), "x") for name in ("mine", "other")}
+    extent = Extent.of(
+        known.values(),
+        [known[name] for name in run.get("gates", known)],
+        everyone.values(),
+        [everyone[name] for name in run.get("subjects", everyone)],
+        {"numpy": everyone["mine"]},
+        quick=run.get("quick", False),
     )
-    def test_whole(self, waiver: dict[str, Any], run: dict[str, Any], whole: bool) -> None:
-        """A selection, quick cases or another subject leave it open; a full run reports a name that nothing has."""
-        case = make_gate().cases[0]
-        slow = type(case)("slow", case.make)
-        known = {name: make_gate(id=name, cases=(case, slow)) for name in ("kl.k1", "kl.k3")}
-        everyone = {name: Subject(name, Path("x.py"), "x") for name in ("mine", "other")}
-        extent = Extent.of(
-            known.values(),
-            [known[name] for name in run.get("gates", known)],
-            everyone.values(),
-            [everyone[name] for name in run.get("subjects", everyone)],
-            {"numpy": everyone["mine"]},
-            quick=run.get("quick", False),
-        )
-        assert extent.whole(Waiver(**{**GOOD, **waiver})) is whole
+    assert extent.whole(Waiver(**{**GOOD, **waiver})) is whole
 
 
 class TestFile:

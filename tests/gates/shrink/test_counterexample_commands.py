@@ -1,7 +1,5 @@
 """From a failing check to a test in the user's repository."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal
@@ -13,7 +11,8 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from counterexample_doubles import changed, gates, run_test
+from command_line import gates, here
+from counterexample_doubles import changed, run_test
 
 from gates.results.jsonl import read as read_results
 from gates.shrink.file import read, write
@@ -257,7 +256,7 @@ class TestCommands:
         write(tmp_path / "c.safetensors", changed())
         write(tmp_path / "other.safetensors", changed(gate="gone"))
         write(tmp_path / "k.safetensors", changed(case="right-none-float64", inputs={"policy": np.zeros(2)}))
-        done = gates(*arguments, cwd=tmp_path)
+        done = here(*arguments, cwd=tmp_path)
         assert done.returncode == 2
         assert message in " ".join(done.stderr.split())
         assert "Traceback" not in done.stderr

@@ -1,7 +1,5 @@
 """Files of counterexamples: round trips, and refusal of hostile files."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import struct
@@ -83,7 +81,6 @@ class TestFile:
                 read(path)
 
     def test_it_is_a_safetensors_file(self, tmp_path: Path) -> None:
-        """The safetensors library reads the arrays."""
         write(tmp_path / "c.safetensors", SOME)
         arrays = safetensors.numpy.load_file(tmp_path / "c.safetensors")
         assert set(arrays) == {"policy", "rows.0"}
@@ -130,7 +127,6 @@ class TestFile:
             read(path)
 
     def test_a_missing_file_or_folder_is_refused(self, tmp_path: Path) -> None:
-        """As one sentence."""
         for path in (tmp_path / "none", tmp_path):
             with pytest.raises(ConfigurationError, match="cannot read"):
                 read(path)

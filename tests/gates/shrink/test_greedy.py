@@ -1,7 +1,5 @@
 """The search for a smaller failure, with predicates instead of gates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -67,7 +65,6 @@ class TestShrinking:
         ],
     )
     def test_a_few_elements_remain(self, inputs: Inputs, fails: Callable[[Inputs], bool], wanted: int) -> None:
-        """Only the elements that the predicate needs remain."""
         before = {name: np.copy(value) for name, value in inputs.items()}
         shrunk = shrink(inputs, fails, 20.0)
         assert fails(shrunk.inputs)
@@ -151,7 +148,6 @@ class TestShrinking:
         assert shrunk.inputs["right"]["x"].size <= (4 if kind == "twice" else 2)
 
     def test_texts_are_removed(self) -> None:
-        """Only the failing text of a list remains."""
         shrunk = shrink({"texts": ["a", "b", " c", "d", "e"]}, lambda x: any(t[0] == " " for t in x["texts"]), 20.0)
         assert shrunk.inputs == {"texts": [" c"]}
 

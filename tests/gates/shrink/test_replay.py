@@ -1,7 +1,5 @@
 """A counterexample's file may set amounts and numbers, never a text or a model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +70,6 @@ class TestVetting:
         ids=["as drawn", "smaller"],
     )
     def test_numbers_may_differ(self, recorded: list[Any], changes: dict[str, Any]) -> None:
-        """A search makes numbers smaller."""
         counterexample = drawn(**changes)
         assert judge(counterexample).state == "holds"
         assert recorded == [counterexample.inputs]

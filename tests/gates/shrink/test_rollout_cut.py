@@ -1,7 +1,5 @@
 """The amounts that a gate requests of a model, and their cuts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -41,7 +39,6 @@ class TestCutting:
         assert rollout_cut.less(inputs, {"prompts": 1, "max_tokens": 1}) == inputs
 
     def test_a_search_starts_at_the_largest_call(self) -> None:
-        """It starts with the largest amount of each kind."""
         calls = [rollout(samples=1), rollout(max_tokens=96), {"policy": np.zeros(3)}]
         assert rollout_cut.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96, "style": "worded"}
 
@@ -55,28 +52,24 @@ class TestCutting:
         ids=["none", "all"],
     )  # fmt: skip
     def test_a_cut_as_text(self, cut: dict[str, Any], text: str) -> None:
-        """With its numbers; empty without a cut."""
         assert rollout_cut.words(cut) == text
 
 
-class TestTokens:
-    """The number of requested tokens."""
-
-    @pytest.mark.parametrize(
-        ("inputs", "wanted"),
-        [
-            (rollout(), 12 * 4 * 8),
-            (rollout(rows=np.zeros((3, 2), np.int64)), 3 * 8),
-            ({"tokens": np.zeros((2, 5), np.int32), "lengths": np.array([5, 1])}, 10),
-            ({"tables": {"loop": {"steps": 6, "prompts_per_step": 3},
-                         "rollout": {"samples_per_prompt": 4, "max_tokens": 8}}}, 6 * 3 * 4 * 8),
-            ({"policy": np.zeros(3)}, 0),
-        ],
-        ids=["rollout", "some rows", "scoring", "run", "no model"],
-    )  # fmt: skip
-    def test_they_are_rows_times_length(self, inputs: Inputs, wanted: int) -> None:
-        """Over all calls: prompts × samples × tokens, times the steps of a run."""
-        assert rollout_cut.tokens([inputs, inputs]) == 2 * wanted
+@pytest.mark.parametrize(
+    ("inputs", "wanted"),
+    [
+        (rollout(), 12 * 4 * 8),
+        (rollout(rows=np.zeros((3, 2), np.int64)), 3 * 8),
+        ({"tokens": np.zeros((2, 5), np.int32), "lengths": np.array([5, 1])}, 10),
+        ({"tables": {"loop": {"steps": 6, "prompts_per_step": 3},
+                     "rollout": {"samples_per_prompt": 4, "max_tokens": 8}}}, 6 * 3 * 4 * 8),
+        ({"policy": np.zeros(3)}, 0),
+    ],
+    ids=["rollout", "some rows", "scoring", "run", "no model"],
+)  # fmt: skip
+def test_tokens_are_rows_times_length(inputs: Inputs, wanted: int) -> None:
+    """Over all calls: prompts × samples × tokens, times the steps of a run."""
+    assert rollout_cut.tokens([inputs, inputs]) == 2 * wanted
 
 
 class TestFewer:
@@ -88,5 +81,4 @@ class TestFewer:
         assert first == {"prompts.count": 1, "cut.max_tokens": 1, "draws": 10, "seed": 7}
 
     def test_inputs_without_amounts_have_no_candidates(self) -> None:
-        """Neither have amounts of one, nor switches."""
         assert not list(rollout_cut.fewer({"beta": 0.5, "samples": 1, "draws": True}))

@@ -1,7 +1,5 @@
 """A subject that lacks an algorithm is `unsupported` in its cases, and judged in all others."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -50,7 +48,6 @@ def test_an_algorithm_missing_in_a_build_is_unsupported(tmp_path: Path, gate: st
 
 
 def test_a_kernel_missing_in_a_build_is_unsupported(tmp_path: Path) -> None:
-    """The subject does not define its op."""
     assert set(statuses(tmp_path, WITHOUT_A_KERNEL, "kl.full.matches-definition")[False]) == {"unsupported"}
 
 

@@ -1,7 +1,5 @@
 """Judge and worker must be of one checkout: verdicts on the code of another one are refused."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 import venv
@@ -77,7 +75,6 @@ def test_the_command_ends_with_2(
 
 
 def test_the_same_checkout_is_judged(tmp_path: Path) -> None:
-    """Another interpreter is accepted."""
     (judged, *_) = run(plan(load().select(("kl.k3",)), [baseline(interpreter(tmp_path, ROOT))], quick=True), Options())
     assert judged.verdict.status == "correct"
 

@@ -1,12 +1,9 @@
 """The pipes between judge and worker, and the outcomes of misbehaving subjects."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -69,7 +66,6 @@ class TestFrames:
 
     @given(TREES)
     def test_trees_round_trip_bit_for_bit(self, tree: Any) -> None:
-        """NaN and infinities included."""
         assert equal(tree, round_trip(tree))
 
     def test_a_nan_of_numpy_round_trips(self) -> None:
@@ -130,7 +126,6 @@ class TestFrames:
 
     @pytest.mark.parametrize("layout", ["strided", "read-only", "big-endian", "misaligned"])
     def test_a_layout_keeps_the_values(self, layout: str) -> None:
-        """The memory layout changes, the numbers do not."""
         array = np.arange(12.0).reshape(3, 4)
         assert np.array_equal(worker.rebuild(array, layout), array)
 
@@ -148,12 +143,6 @@ class TestFrames:
 class TestWorker:
     """The outcome of each behaviour of a subject."""
 
-    def test_a_value_is_returned(self, subject: Maker) -> None:
-        """A working subject returns its arrays."""
-        outcome = call(subject("return {'y': 2 * x}"))
-        assert outcome.kind == "value"
-        assert outcome.value["y"].tolist() == [2.0, 2.0, 2.0]
-
     def test_noise_on_stdout_is_harmless(self, subject: Maker) -> None:
         """A subject may print at import and in a call, through Python or the file descriptor."""
         noisy = subject("import os\nos.write(1, b'GATE' * 50000)\nprint('hello')\nreturn {'y': x}", head="print('hi')")
@@ -162,39 +151,16 @@ class TestWorker:
     @pytest.mark.parametrize(
         ("body", "kind", "message"),
         [
-            ("raise ValueError('x is odd')", "raised", "ValueError: x is odd"),
-            ("raise SystemExit(3)", "raised", "SystemExit: 3"),
-            ("raise NotImplementedError('no float16')", "unsupported", "no float16"),
-            ("return 3", "raised", "must be a dict"),
-            ("return {'y': {1}}", "raised", "set does not cross"),
-            ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "crashed", "SIGSEGV"),
             ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "crashed", "out of memory"),
             ("import os\nos.write(2, b'last words')\nos._exit(4)", "crashed", "status 4; its last words: last words"),
         ],
-        ids=["raises", "exits", "unsupported", "no dict", "no wire value", "segfault", "killed", "quits"],
+        ids=["killed", "quits"],
     )
-    def test_each_misbehaviour_has_its_outcome(self, subject: Maker, body: str, kind: str, message: str) -> None:
-        """An exception, an unsupported case, a crash and a wrong value are distinguished."""
+    def test_a_crash_is_explained(self, subject: Maker, body: str, kind: str, message: str) -> None:
+        """By the signal or by the status and the last words; run/test_hostile.py has the other outcomes."""
         outcome = call(subject(body))
         assert outcome.kind == kind
         assert message in outcome.error
-
-    def test_a_hang_ends_with_its_process_group(self, subject: Maker) -> None:
-        """A hanging subject is killed together with its children."""
-        hanging = subject(
-            "import subprocess, sys, time\nchild = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-            "open(__file__ + '.pid', 'w').write(str(child.pid))\ntime.sleep(60)"
-        )
-        start = time.monotonic()
-        outcome = call(hanging, limit_s=1.5)
-        assert outcome.kind == "timeout"
-        assert "no answer within 1.5 s" in outcome.error
-        assert time.monotonic() - start < 20.0
-        child = int((hanging.entry.parent / "tried.py.pid").read_text())
-        deadline = time.monotonic() + 5.0
-        while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
-            assert time.monotonic() < deadline, "the child outlived its group"
-            time.sleep(0.05)
 
     def test_a_worker_exits_without_its_judge(self, subject: Maker) -> None:
         """The end of the request pipe ends a worker, even in the middle of a call."""
@@ -255,7 +221,6 @@ class TestWorker:
             running.close()
 
     def test_a_subject_has_its_environment_variables(self, subject: Maker) -> None:
-        """The variables of a variant are set when its file loads, and only there."""
         plain = subject(
             "return {'y': np.array(len(FORCED))}", head="import os\nFORCED = os.environ.get('RLKERNELS_ISA', '')"
         )

@@ -1,7 +1,5 @@
 """Programs as subjects: the example in Perl, the protocol's page, and programs that break the protocol."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -80,7 +78,6 @@ class TestExample:
         assert re.search(r"smallest input \(\d+ → [23] numbers\)", done.stdout)
 
     def test_it_has_sixty_lines(self) -> None:
-        """The page states the number."""
         assert len(EXAMPLE.read_text().splitlines()) <= 60
         assert "a whole subject in 60 lines" in PAGE
 
@@ -142,7 +139,6 @@ class TestProtocolErrors:
         ids=lambda value: value[:40] if value.startswith(("say", "os")) else "",
     )
     def test_a_bad_start_is_reported(self, tmp_path: Path, body: str, message: str) -> None:
-        """The subject does not start, with the reason."""
         with pytest.raises(WorkerError, match=re.escape(message)):
             Worker.start(catalogue.from_file(str(program(tmp_path, body + "\n")), None), threads=1)
 
@@ -159,7 +155,6 @@ class TestProtocolErrors:
         ids=["another id", "no id", "kind", "no object", "seconds", "no kind"],
     )
     def test_a_bad_answer_is_reported(self, tmp_path: Path, answer: dict[str, object], message: str) -> None:
-        """The call crashed, with the reason."""
         file = program(tmp_path, f"say(frame({READY!r}))\nreceive()\nsay(frame({answer!r}))\ntime.sleep(20)\n")
         running = Worker.start(catalogue.from_file(str(file), None), threads=1)
         outcome = running.call("double", {}, limit_s=10.0)
@@ -197,8 +192,5 @@ def test_a_frame_has_the_documented_bytes() -> None:
     data = b"".join(bytes(part) for part in frames.encode({"a": np.array([1.0, 2.0], "<f4")}))
     size = struct.unpack("<I", data[4:8])[0]
     assert data[:4] == b"GATE"
-    assert json.loads(data[8 : 8 + size]) == {
-        "body": {"a": {"$array": 0}},
-        "buffers": [{"dtype": "<f4", "shape": [2]}],
-    }
+    assert json.loads(data[8 : 8 + size]) == {"body": {"a": {"$array": 0}}, "buffers": [{"dtype": "<f4", "shape": [2]}]}
     assert data[8 + size :] == struct.pack("<2f", 1.0, 2.0)

@@ -1,7 +1,5 @@
 """Detached processes end with the worker, and shared pages count once."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.oracle.advantages import (
-    advantage_scale,
-    group_advantages,
-    normalise_then_sum,
-    normalise_then_sum_scale,
-)
+from reference.oracle.advantages import advantage_scale, group_advantages, normalise_then_sum, normalise_then_sum_scale
 
 TRL: dict[str, Any] = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 NAN = math.nan
@@ -42,25 +37,10 @@ class TestGroupAdvantages:
         got = group_advantages([1.0, 0.0, 0.0, 1.0], 4, **TRL | change)
         np.testing.assert_allclose(got, magnitude * np.array([1, -1, -1, 1]), rtol=1e-15)
 
-    def test_presets_differ_by_fifteen_percent(self) -> None:
-        """At G = 4 the ratio of the stds is sqrt(4/3) = 1.1547."""
-        by_ddof = [group_advantages([1.0, 0, 0, 1], 4, **TRL | {"ddof": d, "eps": 0.0})[0] for d in (0, 1)]
-        assert by_ddof[0] / by_ddof[1] == pytest.approx(math.sqrt(4 / 3), rel=1e-15)
-
-    def test_leave_one_out(self) -> None:
-        """1 2 6: others' means are 4, 3.5, 1.5, so the advantages are -3, -1.5, 4.5."""
-        got = group_advantages([1.0, 2, 6], 3, **TRL | {"scale": "none", "baseline": "leave-one-out"})
-        np.testing.assert_array_equal(got, [-3.0, -1.5, 4.5])
-
     def test_leave_one_out_skips_unscored(self) -> None:
         """1 nan 6: each scored member's baseline is the other one."""
         got = group_advantages([1.0, NAN, 6], 3, **TRL | {"scale": "none", "baseline": "leave-one-out"})
         np.testing.assert_array_equal(got, [-5.0, 0.0, 5.0])
-
-    def test_batch_scale(self) -> None:
-        """0 2 | 0 6: means 1 and 3; batch mean 2, squares 4 0 4 16, var 24/4 = 6."""
-        got = group_advantages([0.0, 2, 0, 6], 2, **TRL | {"scale": "batch", "ddof": 0, "eps": 0.0})
-        np.testing.assert_allclose(got, np.array([-1, 1, -3, 3]) / math.sqrt(6), rtol=1e-15)
 
     @pytest.mark.parametrize(("scale", "divisor"), [("none", 1.0), ("batch", math.sqrt(6))])
     @pytest.mark.parametrize(("baseline", "above"), [("batch", [-2.0, 0, 0, -2, 4, 0]), ("none", [0.0, 2, 0, 0, 6, 0])])
@@ -154,13 +134,10 @@ class TestGroupAdvantages:
                 function(rewards, size, **TRL | change)
 
 
-class TestAdvantageScale:
-    """The unit of error."""
-
-    def test_by_hand(self) -> None:
-        """0 2 | 5 5 | nan -7: max|R| / std is 2 / 1; constant and lone groups are exact."""
-        got = advantage_scale([0.0, 2, 5, 5, NAN, -7], 2, **TRL | {"ddof": 0, "eps": 0.0})
-        np.testing.assert_array_equal(got, [2.0, 2.0, 0.0, 0.0, 0.0, 0.0])
+def test_advantage_scale_by_hand() -> None:
+    """0 2 | 5 5 | nan -7: max|R| / std is 2 / 1; constant and lone groups are exact."""
+    got = advantage_scale([0.0, 2, 5, 5, NAN, -7], 2, **TRL | {"ddof": 0, "eps": 0.0})
+    np.testing.assert_array_equal(got, [2.0, 2.0, 0.0, 0.0, 0.0, 0.0])
 
 
 class TestNormaliseThenSum:

@@ -54,6 +54,5 @@ def test_completion_mask() -> None:
     ids=["uneven", "no-column", "convention", "wide", "none", "long", "ended"],
 )
 def test_errors(call: Any, words: str) -> None:
-    """Each message names the value."""
     with pytest.raises(ValueError, match=words):
         call()

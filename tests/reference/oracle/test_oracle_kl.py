@@ -32,7 +32,6 @@ class TestK3:
         np.testing.assert_array_equal(k3(np.array([710.0, math.inf, -math.inf])), [math.inf] * 3)
 
     def test_nan_stays(self) -> None:
-        """A NaN difference has no divergence."""
         assert np.isnan(k3(np.array([math.nan]))[0])
 
 
@@ -79,12 +78,6 @@ class TestTokenKl:
         np.testing.assert_array_equal(kl_scale(POLICY, REFERENCE, reduction="sum", **options), [2, 2])
         np.testing.assert_array_equal(kl_scale(POLICY, REFERENCE, reduction="mean", **options), [2 / 3, 2])
 
-    def test_float32_difference_is_exact(self) -> None:
-        """-1 and its float32 neighbour differ by 2**-24 or so, which k1 returns without an error."""
-        near = np.nextafter(np.float32(-1), np.float32(0))
-        got = token_kl(np.array([[near]]), np.array([[-1]], np.float32), estimator="k1", reduction="none")
-        assert got[0, 0] == 2.0**-24
-
     @pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
     def test_float64_difference_loses_nothing(self, estimator: str) -> None:
         """For -0.1 against -31.7 and such, k2 and k3 are within 4 * 2u of sixty digits: d is not rounded first."""
@@ -93,19 +86,15 @@ class TestTokenKl:
         got = token_kl(policy, reference, estimator=estimator, reduction="none")[0]
         with mpmath.workdps(60):
             d = [mpmath.mpf(b) - mpmath.mpf(a) for a, b in zip(policy[0], reference[0], strict=True)]
-            want = {
-                "k1": [-x for x in d],
-                "k2": [x**2 / 2 for x in d],
-                "k3": [mpmath.exp(x) - x - 1 for x in d],
-            }[estimator]
+            want = {"k1": [-x for x in d], "k2": [x**2 / 2 for x in d], "k3": [mpmath.exp(x) - x - 1 for x in d]}[
+                estimator
+            ]
             assert all(abs(g - w) <= 8 * 2.0**-53 * abs(w) for g, w in zip(got, want, strict=True))
 
     @pytest.mark.parametrize(
-        ("estimator", "values"),
-        [("k1", [[0.5, -0.5, 0], [0.5, 0, 0]]), ("k3", [[1 / E, 0.5, 0], [0.5, 0, 0]])],
+        ("estimator", "values"), [("k1", [[0.5, -0.5, 0], [0.5, 0, 0]]), ("k3", [[1 / E, 0.5, 0], [0.5, 0, 0]])]
     )
     def test_the_clamp_bounds_both_ends_before_the_sum(self, estimator: str, values: list[list[float]]) -> None:
-        """Each estimate on its own, in the sums too."""
         call = partial(token_kl, POLICY, REFERENCE, estimator=estimator, kl_clamp=0.5)
         np.testing.assert_allclose(call(reduction="none"), values, rtol=1e-15)
         np.testing.assert_allclose(call(reduction="sum"), np.sum(values, axis=1), rtol=1e-15)
@@ -115,7 +104,6 @@ class TestTokenKl:
         assert not np.signbit(token_kl([[-1.0]], [[-1.0]], estimator="k1", reduction="none"))[0, 0]
 
     def test_nan_in_a_counted_slot_stays(self) -> None:
-        """NaN is not hidden."""
         assert np.isnan(token_kl([[math.nan]], [[-1.0]], estimator="k3", reduction="sum"))[0]
 
     @pytest.mark.parametrize(
@@ -135,7 +123,6 @@ class TestTokenKl:
         ],
     )
     def test_errors(self, change: dict[str, Any], message: str) -> None:
-        """What does not fit is refused with its value."""
         options: dict[str, Any] = {"estimator": "k3", "reduction": "sum", "policy": POLICY, "reference": REFERENCE}
         for function in (token_kl, kl_scale):
             with pytest.raises(ValueError, match=message):
@@ -218,7 +205,6 @@ class TestKlRatio:
         ],
     )
     def test_errors(self, change: dict[str, Any], message: str) -> None:
-        """What does not fit is refused."""
         options: dict[str, Any] = {"estimator": "k3", "reduction": "none", "policy": POLICY, "reference": REFERENCE}
         for function in (token_kl, kl_scale):
             with pytest.raises(ValueError, match=message):
@@ -227,11 +213,6 @@ class TestKlRatio:
 
 class TestFullKl:
     """The sum over the vocabulary."""
-
-    def test_by_hand(self) -> None:
-        """With p = (3/4, 1/4), q = (1/2, 1/2): 3/4 log(3/2) + 1/4 log(1/2)."""
-        got = full_kl(np.log([0.75, 0.25]), np.log([0.5, 0.5]))
-        assert got == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5), rel=1e-15)
 
     def test_impossible_tokens(self) -> None:
         """A token with p = 0 adds 0 even where q = 0; q = 0 under p > 0 is infinite."""

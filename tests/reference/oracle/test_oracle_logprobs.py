@@ -185,15 +185,6 @@ class TestCompletion:
 class TestBackward:
     """The gradient of a loss that reads log-probs and entropies."""
 
-    def test_by_hand(self) -> None:
-        """With p = (3/4, 1/4), tau 2 applied to logits 2 log 3 and 0: g = 1 at id 1, then g_H = 1 alone."""
-        logits = [2 * math.log(3), 0.0]
-        got = selective_log_softmax_backward(logits, 1, 1.0, temperature=2.0, grad_entropy=None)
-        np.testing.assert_allclose(got, [-0.375, 0.375], rtol=1e-15)
-        # H = log 4 - 3/4 log 3; log p + H = 1/4 log 3 and -3/4 log 3; times -p / tau
-        got = selective_log_softmax_backward(logits, 1, 0.0, temperature=2.0, grad_entropy=1.0)
-        np.testing.assert_allclose(got, [-3 / 32 * math.log(3), 3 / 32 * math.log(3)], rtol=1e-14)
-
     @pytest.mark.parametrize("temperature", [0.7, 1.0, 2.5])
     @pytest.mark.parametrize("with_entropy", [False, True])
     def test_equals_central_differences(self, temperature: float, with_entropy: bool) -> None:

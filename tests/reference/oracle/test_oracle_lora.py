@@ -7,12 +7,7 @@ import pytest
 
 from reference.oracle.lora import lora_linear
 
-LAYER: dict[str, Any] = {
-    "weight": [[1.0, -1.0]],
-    "a": [[2.0], [3.0]],
-    "b": [[5.0]],
-    "scale": 0.5,
-}
+LAYER: dict[str, Any] = {"weight": [[1.0, -1.0]], "a": [[2.0], [3.0]], "b": [[5.0]], "scale": 0.5}
 
 
 def test_dropped_input_reaches_the_base_alone() -> None:
@@ -28,7 +23,6 @@ def test_dropped_input_reaches_the_base_alone() -> None:
     ids=["p", "mask", "b"],
 )
 def test_errors(changes: dict[str, Any], words: str) -> None:
-    """Each message names the value."""
     given = {**LAYER, "kept": np.array([[True, False]]), "p": 0.5, **changes}
     with pytest.raises(ValueError, match=words):
         lora_linear([[4.0, 1.0]], **given)

@@ -138,7 +138,6 @@ class TestByHand:
         ],
     )
     def test_branches(self, ratio: float, advantage: float, delta: float | None, loss: float, gradient: float) -> None:
-        """Value and gradient of each branch."""
         got = one(ratio, advantage, delta=delta)
         assert got.loss == pytest.approx(loss, rel=1e-15)
         assert got.gradient[0, 0] == pytest.approx(gradient, rel=1e-15)
@@ -176,22 +175,6 @@ class TestByHand:
         """At r = 1.25 a bad token is not clipped, so there is no second branch."""
         assert not one(1.25, -1.0).near_branch[0, 0]
 
-    def test_aggregations(self) -> None:
-        """Rows of 1 and 3 tokens with losses -1 and +1 per token, on-policy.
-
-        grpo (-1 + 1)/2 = 0; dapo (-1 + 3)/4 = 1/2; dr_grpo with L_max 5: 2/10; bnpo-trl by rows: (-1 + 1)/2 = 0.
-        """
-        common: dict[str, Any] = {
-            "old": None, "reference": None, "advantages": [1.0, -1.0], "mask": [[1, 0, 0], [1, 1, 1]],
-            "epsilon_low": 0.2, "epsilon_high": 0.2, "delta": None, "beta": 0.0, "kl_ratio": None,
-        }  # fmt: skip
-        policy = np.full((2, 3), -1.0)
-        got = [policy_loss(policy, **common | VARIANTS["grpo"]).loss]
-        got += [policy_loss(policy, **common | VARIANTS["dapo-global"]).loss]
-        got += [policy_loss(policy, **common | VARIANTS["dr_grpo"] | {"max_length": 5}).loss]
-        got += [policy_loss(policy, **common | VARIANTS["bnpo-trl"] | {"micro_batches": [1, 1]}).loss]
-        np.testing.assert_allclose(got, [0, 0.5, 0.2, 0], atol=1e-16)
-
     def test_overflowing_ratio(self) -> None:
         """An infinite ratio is an infinite loss under a bad advantage, a clipped one under a good, 0 under none."""
         far: dict[str, Any] = {"old": [[-800.0]]}
@@ -228,55 +211,38 @@ class TestMask:
         assert got.loss == 0
         assert not np.any(got.gradient)
 
-    def test_micro_batching_by_the_whole_denominator_is_exact(self) -> None:
-        """DAPO's loss is the sum over halves, each divided by the tokens of the whole step."""
-        given = options("dapo-global", "KL", None)
-        whole = run(given).loss
-        halves = [
-            run(
-                {name: value[part] if isinstance(value, np.ndarray) else value for name, value in given.items()},
-                dapo_denominator="trl",
-                tokens_in_step=float(MASK.sum()),
-            ).loss
-            for part in (slice(0, 3), slice(3, 6))
-        ]
-        assert sum(halves) == pytest.approx(whole, rel=1e-14)
 
-
-class TestErrors:
-    """What is missing or contradictory is refused with its value."""
-
-    @pytest.mark.parametrize(
-        ("variant", "change", "message"),
-        [
-            ("grpo", {"algorithm": "none such"}, "`algorithm` is 'none such'"),
-            ("grpo", {"delta": 1 + HIGH}, "`delta` is 1.08"),
-            ("grpo", {"epsilon_low": None}, "`epsilon_low` is None"),
-            ("grpo", {"epsilon_high": -0.1}, "`epsilon_high` is -0.1"),
-            ("grpo", {"beta": -1.0}, "`beta` is -1.0"),
-            ("grpo", {"beta": 1.0}, "`reference` is None"),
-            (
-                "grpo",
-                {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": None, "kl_estimator": "k3"},
-                "`kl_ratio` is None",
-            ),
-            ("grpo", {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": "none"}, "`kl_estimator` is None"),
-            ("grpo", {"mask": np.ones((4, 6))}, "`mask` has shape"),
-            ("grpo", {"mask": np.ones((6, 4))}, r"`policy` is nan.*index \(0, 1\)"),
-            ("grpo", {"advantages": np.ones(5)}, "`advantages` has shape"),
-            ("grpo", {"advantages": np.full(6, NAN)}, "`advantages` is nan"),
-            ("gspo", {"advantages": np.ones((6, 4))}, "`advantages` has shape"),
-            ("rloo", {"epsilon_low": 0.2}, "`epsilon_high` is None, must be a finite number"),
-            ("rloo", {"beta": 0.1}, "must be 0 for 'rloo'"),
-            ("dr_grpo", {"max_length": None}, "`max_length` is None"),
-            ("bnpo-trl", {"micro_batches": [3, 2]}, r"`micro_batches` gives blocks of \[3, 2\]"),
-            ("bnpo-trl", {"micro_batches": None}, "`micro_batches`"),
-            ("dapo-global", {"dapo_denominator": None}, "`dapo_denominator` is None"),
-            ("dapo-group", {"group_size": 4}, "`group_size`"),
-            ("dapo-trl", {"tokens_in_step": None}, "`tokens_in_step` is None"),
-        ],
-    )
-    def test_refused(self, variant: str, change: dict[str, Any], message: str) -> None:
-        """Each message names the argument and its value."""
-        with pytest.raises(ValueError, match=message):
-            run(options(variant, "no KL", None), **change)
+@pytest.mark.parametrize(
+    ("variant", "change", "message"),
+    [
+        ("grpo", {"algorithm": "none such"}, "`algorithm` is 'none such'"),
+        ("grpo", {"delta": 1 + HIGH}, "`delta` is 1.08"),
+        ("grpo", {"epsilon_low": None}, "`epsilon_low` is None"),
+        ("grpo", {"epsilon_high": -0.1}, "`epsilon_high` is -0.1"),
+        ("grpo", {"beta": -1.0}, "`beta` is -1.0"),
+        ("grpo", {"beta": 1.0}, "`reference` is None"),
+        (
+            "grpo",
+            {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": None, "kl_estimator": "k3"},
+            "`kl_ratio` is None",
+        ),
+        ("grpo", {"beta": 1.0, "reference": np.zeros((6, 4)), "kl_ratio": "none"}, "`kl_estimator` is None"),
+        ("grpo", {"mask": np.ones((4, 6))}, "`mask` has shape"),
+        ("grpo", {"mask": np.ones((6, 4))}, r"`policy` is nan.*index \(0, 1\)"),
+        ("grpo", {"advantages": np.ones(5)}, "`advantages` has shape"),
+        ("grpo", {"advantages": np.full(6, NAN)}, "`advantages` is nan"),
+        ("gspo", {"advantages": np.ones((6, 4))}, "`advantages` has shape"),
+        ("rloo", {"epsilon_low": 0.2}, "`epsilon_high` is None, must be a finite number"),
+        ("rloo", {"beta": 0.1}, "must be 0 for 'rloo'"),
+        ("dr_grpo", {"max_length": None}, "`max_length` is None"),
+        ("bnpo-trl", {"micro_batches": [3, 2]}, r"`micro_batches` gives blocks of \[3, 2\]"),
+        ("bnpo-trl", {"micro_batches": None}, "`micro_batches`"),
+        ("dapo-global", {"dapo_denominator": None}, "`dapo_denominator` is None"),
+        ("dapo-group", {"group_size": 4}, "`group_size`"),
+        ("dapo-trl", {"tokens_in_step": None}, "`tokens_in_step` is None"),
+    ],
+)
+def test_what_does_not_fit_is_refused(variant: str, change: dict[str, Any], message: str) -> None:
+    """Each message names the argument and its value."""
+    with pytest.raises(ValueError, match=message):
+        run(options(variant, "no KL", None), **change)

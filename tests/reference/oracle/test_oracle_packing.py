@@ -29,7 +29,6 @@ class TestFirstFitDecreasing:
         ],
     )
     def test_by_hand(self, lengths: list[int], bins: list[list[int]]) -> None:
-        """Bins of ten."""
         assert first_fit_decreasing(lengths, 10) == bins
 
     @settings(max_examples=50, deadline=None, database=None)
@@ -59,50 +58,22 @@ class TestFirstFitDecreasing:
                 function(lengths, width)
 
 
-class TestBestFitDecreasing:
-    """Longest first, lowest index among equals, fullest bin that fits, the first of equally full ones."""
-
-    @pytest.mark.parametrize(
-        ("lengths", "bins"),
-        [
-            pytest.param([], [], id="nothing"),
-            # order 6 5 4 3 2 by index 0 1 2 3 4: [6] [5] 4->6+4 3->5+3 2->5+3+2
-            pytest.param([6, 5, 4, 3, 2], [[0, 2], [1, 3, 4]], id="as first fit"),
-            # order 6 5 5' 4 2: [6] [5] 5'->5+5, 4->6+4: nothing is left, 2 opens a bin
-            pytest.param([2, 5, 6, 5, 4], [[2, 4], [1, 3], [0]], id="ties by index"),
-            # order 9 6 3 1: [9] [6] 3->6 (9+3 is too much), then 9 | 9: both equally full, 1 goes to the first
-            pytest.param([9, 6, 3, 1], [[0, 3], [1, 2]], id="equally full: the first"),
-            # order 5 4 4' 2 1... with width 10: [5 4] [4'] 2 -> 4'+2 (9+2 is too much), 1 -> 9+1 is the fullest
-            pytest.param([5, 4, 4, 2, 1], [[0, 1, 4], [2, 3]], id="fullest first"),
-            pytest.param([0, 10, 0], [[1, 0, 2]], id="empty sequences fit in a full bin"),
-        ],
-    )
-    def test_by_hand(self, lengths: list[int], bins: list[list[int]]) -> None:
-        """Bins of ten."""
-        assert best_fit_decreasing(lengths, 10) == bins
-
-    def test_differs_from_first_fit(self) -> None:
-        """Bins of 16, 10 | 8 + 7: the 1 goes to the first bin with room by first fit, to the fullest by best fit."""
-        lengths = [10, 8, 7, 1]
-        assert first_fit_decreasing(lengths, 16) == [[0, 3], [1, 2]]
-        assert best_fit_decreasing(lengths, 16) == [[0], [1, 2, 3]]
-
-    @settings(max_examples=50, deadline=None, database=None)
-    @given(st.lists(st.integers(0, 20), max_size=40))
-    def test_each_step_takes_the_fullest_bin(self, lengths: list[int]) -> None:
-        """Replayed step by step from the bins alone, every placement was the fullest bin with room, lowest on ties."""
-        bins = best_fit_decreasing(lengths, 20)
-        assert check_packing(lengths, 20, bins) == []
-        home = {index: number for number, content in enumerate(bins) for index in content}
-        fills = [0] * len(bins)
-        opened = 0
-        for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-            room = [number for number in range(opened) if fills[number] + lengths[index] <= 20]
-            most = max((fills[number] for number in room), default=-1)
-            wanted = next((number for number in room if fills[number] == most), opened)
-            assert home[index] == wanted
-            opened = max(opened, wanted + 1)
-            fills[wanted] += lengths[index]
+@settings(max_examples=50, deadline=None, database=None)
+@given(st.lists(st.integers(0, 20), max_size=40))
+def test_best_fit_decreasing_each_step_takes_the_fullest_bin(lengths: list[int]) -> None:
+    """Replayed step by step from the bins alone, every placement was the fullest bin with room, lowest on ties."""
+    bins = best_fit_decreasing(lengths, 20)
+    assert check_packing(lengths, 20, bins) == []
+    home = {index: number for number, content in enumerate(bins) for index in content}
+    fills = [0] * len(bins)
+    opened = 0
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        room = [number for number in range(opened) if fills[number] + lengths[index] <= 20]
+        most = max((fills[number] for number in room), default=-1)
+        wanted = next((number for number in room if fills[number] == most), opened)
+        assert home[index] == wanted
+        opened = max(opened, wanted + 1)
+        fills[wanted] += lengths[index]
 
 
 class TestPackSequences:
@@ -116,7 +87,6 @@ class TestPackSequences:
         assert (indices.tolist(), offsets.tolist(), efficiency) == ([0, 3, 1, 2], [0, 2, 4], 0.9)
 
     def test_nothing_is_packed_perfectly(self) -> None:
-        """No sequences, no bins, no slot wasted."""
         indices, offsets, efficiency = pack_sequences([], 10, strategy="first-fit-decreasing", over_long="error")
         assert (indices.tolist(), offsets.tolist(), efficiency) == ([], [0], 1.0)
 
@@ -134,38 +104,30 @@ class TestPackSequences:
         [("next-fit", "error", "`strategy` is 'next-fit'"), ("best-fit-decreasing", "drop", "`over_long` is 'drop'")],
     )
     def test_errors(self, strategy: str, over_long: str, message: str) -> None:
-        """Unknown conventions are refused."""
         with pytest.raises(ValueError, match=message):
             pack_sequences([1], 10, strategy=strategy, over_long=over_long)
 
 
-class TestCheckPacking:
-    """Every defect has its sentence."""
-
-    @pytest.mark.parametrize(
-        ("bins", "problems"),
-        [
-            ([[0, 1], [2]], []),
-            ([np.array([2, 0]), np.array([1])], []),
-            ([[0, 2], [1]], []),
-            ([[0, 1, 2]], ["bin 0 holds 12 tokens, must be at most 10"]),
-            ([[0, 1]], ["sequence 2 is in no bin"]),
-            ([[0, 1], [2, 0]], ["sequence 0 is in bin 0 and again in bin 1"]),
-            ([[0, 1], [2, 2]], ["sequence 2 is in bin 1 and again in bin 1"]),
-            ([[0, 1], [2], []], ["bin 2 is empty"]),
-            ([[0, 1], [2, 3]], ["bin 1 holds sequence 3, must be in [0, 3)"]),
-            ([[0, 1], [2, -1]], ["bin 1 holds sequence -1, must be in [0, 3)"]),
-        ],
-    )
-    def test_by_hand(self, bins: list[list[int]], problems: list[str]) -> None:
-        """Lengths 4 5 3 in bins of ten."""
-        assert check_packing([4, 5, 3], 10, bins) == problems
+@pytest.mark.parametrize(
+    ("bins", "problems"),
+    [
+        ([[0, 1], [2]], []),
+        ([np.array([2, 0]), np.array([1])], []),
+        ([[0, 2], [1]], []),
+        ([[0, 1, 2]], ["bin 0 holds 12 tokens, must be at most 10"]),
+        ([[0, 1]], ["sequence 2 is in no bin"]),
+        ([[0, 1], [2, 0]], ["sequence 0 is in bin 0 and again in bin 1"]),
+        ([[0, 1], [2, 2]], ["sequence 2 is in bin 1 and again in bin 1"]),
+        ([[0, 1], [2], []], ["bin 2 is empty"]),
+        ([[0, 1], [2, 3]], ["bin 1 holds sequence 3, must be in [0, 3)"]),
+        ([[0, 1], [2, -1]], ["bin 1 holds sequence -1, must be in [0, 3)"]),
+    ],
+)
+def test_check_packing_by_hand(bins: list[list[int]], problems: list[str]) -> None:
+    """Lengths 4 5 3 in bins of ten."""
+    assert check_packing([4, 5, 3], 10, bins) == problems
 
 
-class TestLowerBound:
-    """Ceil of total over width."""
-
-    @pytest.mark.parametrize(("lengths", "bound"), [([], 0), ([0], 0), ([10], 1), ([10, 1], 2), ([5, 5, 5], 2)])
-    def test_by_hand(self, lengths: list[int], bound: int) -> None:
-        """Bins of ten."""
-        assert lower_bound(lengths, 10) == bound
+@pytest.mark.parametrize(("lengths", "bound"), [([], 0), ([0], 0), ([10], 1), ([10, 1], 2), ([5, 5, 5], 2)])
+def test_lower_bound_by_hand(lengths: list[int], bound: int) -> None:
+    assert lower_bound(lengths, 10) == bound

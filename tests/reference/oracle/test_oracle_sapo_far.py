@@ -1,7 +1,5 @@
 """SAPO's gate where the ratio is so large that its slope is all but 0."""
 
-from __future__ import annotations
-
 import mpmath
 import numpy as np
 import pytest

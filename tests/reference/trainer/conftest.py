@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reference.trainer import model as models
+
 
 @pytest.fixture(scope="session", autouse=True)
 def models_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -27,3 +29,10 @@ def models_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def exact_logits() -> Callable[[Path, list[int]], np.ndarray]:
     """The float64 NumPy forward of Qwen3: (model folder, L token ids) -> (L, V)."""
     return runpy.run_path(str(Path(__file__).with_name("qwen3_numpy.py")))["logits"]
+
+
+@pytest.fixture
+def untouched() -> Iterator[None]:
+    """Leave no adapter on a model that another test may load."""
+    yield
+    models.forget()

@@ -32,12 +32,7 @@ def tables(folder: Path, **sections: dict[str, Any]) -> dict[str, Any]:
         "optimizer": {"learning_rate": 5e-3},
         "loop": {"steps": 6, "prompts_per_step": 2, "evaluate_every_steps": 3},
         "rewards": {"functions": [{"name": "user", "function": f"{function}:low"}]},
-        "output": {
-            "folder": str(folder),
-            "checkpoint_every_steps": 2,
-            "completions_every_steps": 2,
-            "console": False,
-        },
+        "output": {"folder": str(folder), "checkpoint_every_steps": 2, "completions_every_steps": 2, "console": False},
     }
     return {name: {**small.get(name, {}), **sections.get(name, {})} for name in small.keys() | sections.keys()}
 

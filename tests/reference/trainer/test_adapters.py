@@ -1,6 +1,5 @@
 """Adapters of every kind on every family: found by themselves, trained alone, gone without a trace."""
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import mlx.core as mx
@@ -13,6 +12,8 @@ from reference import tiny_families
 from reference.trainer import checkpointing, heads, lora
 from reference.trainer import model as models
 from reference.trainer.adapters import dropout, layers, settings
+
+pytestmark = pytest.mark.usefixtures("untouched")
 
 FAMILIES = sorted(tiny_families.FAMILIES)
 EXPERTS = ["qwen3_moe", "qwen3_next"]
@@ -49,13 +50,6 @@ CASES = [
     for bits in (32, 4)
     if (kind, bits) != ("dora-embeddings", 4)  # mlx-lm has none for a quantised table
 ]
-
-
-@pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
-    """Give every test models without adapters."""
-    yield
-    models.forget()
 
 
 def _model(family: str, bits: int = 32) -> Any:
@@ -125,7 +119,6 @@ class TestRefusals:
         assert lora.adapters(model) == {}
 
     def test_twice(self) -> None:
-        """Adapters on adapters are an error."""
         model = _model("qwen3")
         lora.attach(model, {})
         with pytest.raises(ValueError, match="has adapters already"):
@@ -245,7 +238,6 @@ class TestOnlyAdapters:
     """The check that a step trains nothing else."""
 
     def test_names_the_other_leaf(self) -> None:
-        """A norm that would train is named."""
         model = _model("qwen3")
         lora.attach(model, {})
         lora.freeze(model)
@@ -255,7 +247,6 @@ class TestOnlyAdapters:
             lora.require_only_adapters(model)
 
     def test_names_the_base_inside_an_adapter(self) -> None:
-        """So is the base's weight that an adapter holds."""
         model = _model("qwen3_5")
         lora.attach(model, {})
         lora.freeze(model)

@@ -1,7 +1,6 @@
 """Adapters in files: mlx-lm reads ours, we read its, and a folder is whole at every moment."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from reference.trainer import lora
 from reference.trainer import model as models
 from reference.trainer.adapters import files, layers, settings
 
+pytestmark = pytest.mark.usefixtures("untouched")
+
 IDS = mx.array(np.random.default_rng(0).integers(3, 320, (2, 16)).astype(np.int32))
 START = {"seed": 3, "b_std": 0.1}
 KINDS: dict[str, dict[str, Any]] = {
@@ -26,15 +27,14 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
-    """Give every test models without adapters."""
-    yield
-    models.forget()
-
-
-@pytest.mark.parametrize("bits", [32, 4])
-@pytest.mark.parametrize("spec", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize(
+    ("spec", "bits"),
+    [  # other kinds of adapter have their own layers on a quantised base, which test_adapters.py tries
+        pytest.param(spec, bits, id=f"{kind}-{bits}", marks=() if bits == 32 or kind == "plain" else pytest.mark.long)
+        for kind, spec in KINDS.items()
+        for bits in (32, 4)
+    ],
+)
 @pytest.mark.parametrize("family", sorted(tiny_families.FAMILIES))
 def test_mlx_lm_loads_them(family: str, spec: dict[str, Any], bits: int, tmp_path: Path) -> None:
     """`mlx_lm.load` with the folder as its adapter gives the same logits, and so do our own adapters put back."""

@@ -18,7 +18,7 @@ import runs
 from reference.trainer import lora
 from reference.trainer import model as models
 from reference.trainer.checkpoint import folders, jsonl, layout, state
-from reference.trainer.config import write
+from reference.trainer.config import read, write
 from reference.trainer.engine import rollout
 from reference.trainer.loop import run as loop_run
 
@@ -40,6 +40,12 @@ class StopAfter(loop_run.sinks.Callback):
             raise StopError
 
 
+def _stopped(config: read.Config, step: int, *, resume: bool = False) -> None:
+    """Train until a step is done, and stop before its checkpoint."""
+    with pytest.raises(StopError):
+        runs.train(config, resume=resume, told=[StopAfter(step)])
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The digests of a run that nothing interrupted."""
@@ -53,8 +59,7 @@ def test_resumed_run_has_the_bytes_of_one_run(tmp_path: Path, whole: dict[str, s
     """Stopped after any steps and resumed, metrics, tables, adapters and optimizer are byte for byte those of one run."""
     config = runs.config(tmp_path / "run")
     for step in stops:
-        with pytest.raises(StopError):
-            runs.train(config, resume=True, told=[StopAfter(step)])
+        _stopped(config, step, resume=True)
     summary = runs.train(config, resume=True)
     assert runs.digests(tmp_path / "run") == whole
     assert summary.warnings == []
@@ -63,8 +68,7 @@ def test_resumed_run_has_the_bytes_of_one_run(tmp_path: Path, whole: dict[str, s
 def test_resume_without_optimizer_moments_differs(tmp_path: Path, whole: dict[str, str]) -> None:
     """Without the optimizer's moments the end differs: the comparison above can fail."""
     config = runs.config(tmp_path / "run")
-    with pytest.raises(StopError):
-        runs.train(config, told=[StopAfter(5)])
+    _stopped(config, 5)
     path = max((tmp_path / "run" / "checkpoints").glob("step-*"))
     saved = mx.load(str(path / "optimizer.safetensors"))
     mx.save_safetensors(
@@ -98,8 +102,7 @@ def test_resume_refuses_another_configuration(tmp_path: Path) -> None:
 def test_checkpoint_without_a_newer_key_gets_its_default(tmp_path: Path, whole: dict[str, str]) -> None:
     """A checkpoint of a trainer without some key is gone on with, unless the key is set to something else now."""
     config = runs.config(tmp_path / "run")
-    with pytest.raises(StopError):
-        runs.train(config, told=[StopAfter(5)])
+    _stopped(config, 5)
     for path in (tmp_path / "run" / "checkpoints").glob("step-*/state.json"):
         content = json.loads(path.read_text())
         del content["config"]["rollout"]["min_p"]
@@ -116,8 +119,7 @@ def test_checkpoint_without_a_newer_key_gets_its_default(tmp_path: Path, whole: 
 def test_truncated_checkpoint_is_skipped(tmp_path: Path, whole: dict[str, str], name: str) -> None:
     """With any file cut short, the one before is used, the user is told, and the end is the same."""
     config = runs.config(tmp_path / "run")
-    with pytest.raises(StopError):
-        runs.train(config, told=[StopAfter(5)])
+    _stopped(config, 5)
     newest = tmp_path / "run" / "checkpoints" / "step-00000004"
     content = (newest / name).read_bytes()
     (newest / name).write_bytes(content[: len(content) // 2])
@@ -162,12 +164,10 @@ def test_prune_removes_damaged_checkpoints_before_intact_ones(
     config = runs.config(
         tmp_path / "run", output={**runs.config(tmp_path / "run").output.model_dump(), "keep_checkpoints": keep}
     )
-    with pytest.raises(StopError):
-        runs.train(config, told=[StopAfter(3)])
+    _stopped(config, 3)
     for step in torn:
         _torn(tmp_path / "run", step)
-    with pytest.raises(StopError):
-        runs.train(config, resume=True, told=[StopAfter(5)])
+    _stopped(config, 5, resume=True)
     assert list(folders.steps(tmp_path / "run" / "checkpoints")) == left
     path, _, complaints = folders.newest(tmp_path / "run" / "checkpoints")
     assert path is not None
@@ -241,8 +241,7 @@ def test_resume_refuses_changed_data(tmp_path: Path) -> None:
     file.write_text("\n".join(rows))
     data = {"kind": "jsonl", "path": str(file), "count": None, "validation_rows": 0}
     tables = {"data": data, "loop": {"steps": 4, "evaluate_every_steps": 0}}
-    with pytest.raises(StopError):
-        runs.train(runs.config(tmp_path / "run", **tables), told=[StopAfter(3)])
+    _stopped(runs.config(tmp_path / "run", **tables), 3)
     file.write_text("\n".join([*rows, json.dumps({"prompt": "9+1=", "answer": 10})]))
     with pytest.raises(layout.CheckpointError, match=r"other rows of data than .*rows\.jsonl"):
         runs.train(runs.config(tmp_path / "run", **tables), resume=True)
@@ -282,8 +281,7 @@ class TestUsedJson:
 
         for path, stop in (("one", 3), ("two", 5)):
             monkeypatch.setattr(rollout.Source, "once", by(path))
-            with pytest.raises(StopError):
-                runs.train(config, resume=True, told=[StopAfter(stop)])
+            _stopped(config, stop, resume=True)
         monkeypatch.setattr(rollout.Source, "once", by("three"))
         runs.train(config, resume=True)
         used = self._used(tmp_path)
@@ -313,8 +311,7 @@ class TestUsedJson:
     def test_checkpoint_of_an_older_trainer_is_accepted(self, tmp_path: Path, whole: dict[str, str]) -> None:
         """Without the entry it is gone on with, to the same bytes; only what ran since is known."""
         config = runs.config(tmp_path / "run")
-        with pytest.raises(StopError):
-            runs.train(config, told=[StopAfter(5)])
+        _stopped(config, 5)
         for path in (tmp_path / "run" / "checkpoints").glob("step-*/state.json"):
             content = json.loads(path.read_text())
             del content["ran"]

@@ -1,6 +1,5 @@
 """Checkpointing block by block: the same gradients, a lower peak, and nothing left when it is off."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
@@ -14,14 +13,9 @@ from reference import tiny_families
 from reference.trainer import checkpointing, logprobs, lora
 from reference.trainer import model as models
 
+pytestmark = pytest.mark.usefixtures("untouched")
+
 FAMILIES = sorted(tiny_families.FAMILIES)
-
-
-@pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
-    """Give every test models without adapters."""
-    yield
-    models.forget()
 
 
 def _model(family: str, bits: int = 32) -> Any:
@@ -78,7 +72,6 @@ def test_nothing_is_left() -> None:
 
 
 def test_another_model_of_the_same_class_is_not_touched() -> None:
-    """Only the model that was named is checkpointed."""
     one, two = _model("llama"), models.load({"family": "llama", "seed": 1}).model
     checkpointing.on(one)
     assert not checkpointing.is_on(two)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import runs
 import typer
+from command_line import gates, here
 
 from gates.cli.trainer import stopped
 from gates.cli.trainer import train as train_verb
@@ -23,11 +24,6 @@ from reference.trainer.loop import run
 from reference.trainer.memory import estimate
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gates", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=280, check=False)
 
 
 def _file(folder: Path, **changed: Any) -> Path:
@@ -120,7 +116,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     """It prints a configuration that can be read again and the preflight, and makes no folder."""
     file = _file(tmp_path)
     (tmp_path / "run").rmdir()
-    done = gates("trainer", "train", str(file), "--dry-run", "--set", "loop.steps=77", cwd=tmp_path)
+    done = here("trainer", "train", str(file), "--dry-run", "--set", "loop.steps=77", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "steps = 77" in done.stdout
     assert "peak" in done.stdout
@@ -131,9 +127,9 @@ def test_memory_of_a_model_that_is_not_here(tmp_path: Path) -> None:
     """The measured 9B's peak at G 4 is its anchor, and too much for 40 GB: the advice comes with it."""
     example = str(ROOT / "examples" / "qwen3.5-9b-checkpointed.toml")
     options = ["--set", "loop.micro_batch_rows=4", "--prompt-tokens", "97"]
-    done = gates("trainer", "memory", example, *options, "--json", cwd=tmp_path)
+    done = here("trainer", "memory", example, *options, "--json", cwd=tmp_path)
     assert json.loads(done.stdout)["peak"] == pytest.approx(45.9e9, rel=0.03)
-    text = gates("trainer", "memory", example, *options, "--available-gb", "40", cwd=tmp_path).stdout
+    text = here("trainer", "memory", example, *options, "--available-gb", "40", cwd=tmp_path).stdout
     assert "near an anchor" in text
     assert "1. a smaller G: 2 completions at once" in text
 
@@ -161,7 +157,7 @@ def test_memory_of_a_model_that_is_not_here(tmp_path: Path) -> None:
 def test_a_mistake_is_one_sentence(tmp_path: Path, arguments: list[str], words: str) -> None:
     """No traceback, exit code 2, and what to do."""
     _file(tmp_path)
-    done = gates("trainer", *arguments, cwd=tmp_path)
+    done = here("trainer", *arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert words in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
@@ -205,9 +201,7 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [RuntimeError("[malloc] Unable to allocate 99 bytes."), MemoryError()],
-    ids=["mlx", "python"],
+    "error", [RuntimeError("[malloc] Unable to allocate 99 bytes."), MemoryError()], ids=["mlx", "python"]
 )
 def test_out_of_memory_is_reported_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
@@ -276,7 +270,7 @@ def test_a_model_by_its_id_needs_no_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize("verb", ["train", "generate", "evaluate", "memory"])
 def test_help_has_examples(tmp_path: Path, verb: str) -> None:
     """Each verb shows how it is used."""
-    done = gates("trainer", verb, "--help", cwd=tmp_path)
+    done = here("trainer", verb, "--help", cwd=tmp_path)
     assert done.returncode == 0
     assert f"gates trainer {verb}" in " ".join(done.stdout.split("Examples")[1].split())
 

@@ -107,7 +107,6 @@ def test_key_is_unused_only_beside_certain_others() -> None:
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    """Two mistakes are two lines."""
     with pytest.raises(ConfigurationError) as error:
         read.validate({"loop": {"steps": 0}, "data": {"shufle": True}})
     assert len(str(error.value).splitlines()) == 2
@@ -140,7 +139,6 @@ def test_overrides(setting: str, place: tuple[Any, ...], value: object) -> None:
     "setting", ["loop.steps", "=3", "loop..steps=3", "loop.steps.x=3", "rewards.functions.5.weight=1"]
 )
 def test_wrong_overrides(setting: str) -> None:
-    """The setting is repeated in the message."""
     raw = {"loop": {"steps": 1}, "rewards": {"functions": [{"name": "accuracy"}]}}
     with pytest.raises(ConfigurationError) as error:
         read.override(raw, [setting])
@@ -153,7 +151,6 @@ def test_wrong_overrides(setting: str) -> None:
     ids=["torn", "binary", "missing"],
 )
 def test_files_that_are_no_configuration(tmp_path: Path, content: bytes | None, words: str) -> None:
-    """The file is named."""
     path = tmp_path / "x.toml"
     if content is not None:
         path.write_bytes(content)
@@ -357,5 +354,4 @@ def test_examples_are_valid_and_survive_writing(path: Path) -> None:
 
 
 def test_there_are_examples() -> None:
-    """Those that the README names."""
     assert [path.stem for path in EXAMPLES] == ["own-data", "qwen3-0.6b-4bit", "qwen3.5-9b-checkpointed", "tiny"]

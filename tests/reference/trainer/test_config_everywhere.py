@@ -83,6 +83,8 @@ ALONGSIDE: Mapping[str, Tables] = {
     "stored": {"algorithm": {"settings": {}, "old_logprobs": "stored"}},
     "best-of-n": {"algorithm": {"name": "best_of_n", "settings": {}}},
 }
+OFTEN = {"grpo", "dapo", "vespo", "dpo"}
+"""Algorithms that `make test` tries, of every kind one; test_algorithms_options.py has all of them without a run."""
 MORE = {"grpo", "rloo", "dapo"}
 """Algorithms whose settings are tried beside others too; their rules are those of all."""
 SAMPLE = {("grpo", "kl"), ("rloo", "corrected"), ("dapo", "overlong")}
@@ -173,7 +175,11 @@ def _algorithm(name: str, settings: Mapping[str, Any]) -> Tables:
 @pytest.mark.parametrize(
     ("name", "beside"),
     [
-        pytest.param(name, beside, marks=() if beside == "nothing" or (name, beside) in SAMPLE else pytest.mark.long)
+        pytest.param(
+            name,
+            beside,
+            marks=() if (beside == "nothing" and name in OFTEN) or (name, beside) in SAMPLE else pytest.mark.long,
+        )
         for name in registry.ALGORITHMS
         for beside in BESIDE
         if beside == "nothing" or name in MORE
@@ -205,7 +211,6 @@ def test_settings_of_an_algorithm(look: Look, tmp_path: Path, name: str, beside:
     [pytest.param(name, marks=() if name in {"rollouts", "pairs"} else pytest.mark.long) for name in ALONGSIDE],
 )
 def test_keys_of_the_sections(look: Look, tmp_path: Path, alongside: str) -> None:
-    """Every key of the table that proves their effects."""
     before = ALONGSIDE[alongside]
 
     def put(tables: Tables, path: list[str], value: Any) -> Tables:

@@ -171,12 +171,10 @@ class TestPrompts:
         ids=["column", "type", "empty", "surrogate", "long"],
     )
     def test_a_wrong_row_is_named(self, tokenizer: Any, row: dict[str, Any], words: str) -> None:
-        """By its number."""
         with pytest.raises(DataError, match=words):
             prompts.make([ROWS[0], row], tokenizer, DATA)
 
     def test_a_tokenizer_without_template_is_an_error(self) -> None:
-        """It says what to do."""
         with pytest.raises(DataError, match=r"set data\.chat = false"):
             prompts.encode(type("Bare", (), {"chat_template": None})(), "a", chat=True)
 

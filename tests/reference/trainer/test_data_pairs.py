@@ -19,9 +19,7 @@ class Letters:
 
 
 @pytest.mark.parametrize(
-    ("own", "end"),
-    [(151645, 151645), (151643, 151643), (None, 151643)],
-    ids=["chat-model", "base-model", "no-own"],
+    ("own", "end"), [(151645, 151645), (151643, 151643), (None, 151643)], ids=["chat-model", "base-model", "no-own"]
 )
 def test_the_tokenizers_own_end_token_ends_a_completion(own: int | None, end: int) -> None:
     """Qwen3's model stops at both ids, its chat tokenizer ends a message with the larger; a tokenizer may have none."""
@@ -52,7 +50,6 @@ class TestLength:
         assert _fitting(most, drop=True) == kept
 
     def test_the_row_is_named_with_its_length(self) -> None:
-        """And the limit, and what to do."""
         assert _fitting(5, drop=False) == [3, 4, 5]
         with pytest.raises(
             DataError,

@@ -1,7 +1,5 @@
 """The trainer learns: one algorithm, one seed; `make record` has all of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import sys
@@ -37,7 +35,6 @@ def test_grpo_gains_three_tenths(program: Any) -> None:
 
 
 def test_the_control_keeps_the_rewards_and_loses_whose_they_are(program: Any) -> None:
-    """Shuffled rewards have the same sum."""
     found = program.shuffled(prompts=["1+2="] * 40, completions=["3"] * 20 + ["4"] * 20, answer=[3] * 40)
     assert sum(found) == 20
     assert found != [1.0] * 20 + [0.0] * 20
@@ -89,6 +86,5 @@ class TestPairs:
 
 
 def test_every_algorithm_of_the_registry_is_recorded(program: Any) -> None:
-    """And besides them the controls alone."""
     recorded = {json.loads(text)["algorithm"] for text in program.RECORD.read_text().splitlines()}
     assert recorded == set(registry.ALGORITHMS) | {program.CONTROL, program.learning_pairs.CONTROL}

@@ -1,7 +1,6 @@
 """Scores of completion tokens: the head at scored positions only, against all logits, the float64 oracle and autodiff."""
 
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 import mlx.core as mx
@@ -15,16 +14,11 @@ from reference.oracle import logprobs as oracle
 from reference.trainer import heads, logprobs, lora
 from reference.trainer import model as models
 
+pytestmark = pytest.mark.usefixtures("untouched")
+
 FAMILIES = sorted(tiny_families.FAMILIES)
 TEMPERATURE = 0.7
 LENGTHS = np.array([5, 0, 9])
-
-
-@pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
-    """Give every test models without adapters."""
-    yield
-    models.forget()
 
 
 def _batch() -> logprobs.Batch:

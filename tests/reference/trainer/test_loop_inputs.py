@@ -71,7 +71,6 @@ class TestBeforeAModel:
     def test_mistake_is_reported_before_a_model_loads(
         self, tmp_path: Path, changed: dict[str, Any], words: str
     ) -> None:
-        """What was named, what is there, and what to set."""
         rollout = {"max_tokens": 6, "samples_per_prompt": 2, "path": "auto"}
         pairs = {"rollout": rollout, "algorithm": {"name": "dpo", "settings": {}}}
         more = pairs if "chosen_column" in changed.get("data", {}) else {}
@@ -92,17 +91,14 @@ class TestBeforeAModel:
             runs.train(_config(tmp_path, [*ROWS, {"question": "1", "answer": "3/4"}]))
 
     def test_function_argument_without_a_column_is_refused(self, tmp_path: Path) -> None:
-        """It says what the function would get."""
         with pytest.raises(TrainerError, match=r"'needs' has the argument 'level', .* completions and answer, note"):
             runs.train(_config(tmp_path, rewards=_own(tmp_path, "needs")))
 
     def test_function_without_completions_is_refused(self, tmp_path: Path) -> None:
-        """It says how one looks."""
         with pytest.raises(TrainerError, match=r"takes no keyword; it must take `completions`, as in def reward"):
             runs.train(_config(tmp_path, rewards=_own(tmp_path, "none")))
 
     def test_output_folder_that_cannot_be_created_is_refused(self, tmp_path: Path) -> None:
-        """A file stands in its way."""
         (tmp_path / "file").write_text("")
         output = {"folder": str(tmp_path / "file" / "run")}
         with pytest.raises(TrainerError, match=r"output\.folder .* cannot be made"):

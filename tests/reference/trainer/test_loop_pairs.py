@@ -148,7 +148,6 @@ def test_unscored_pairs_are_drawn_again(tmp_path: Path) -> None:
     ids=["samples", "column"],
 )
 def test_half_a_pair_is_refused(tmp_path: Path, changed: dict[str, Any], words: str) -> None:
-    """Before anything is loaded."""
     with pytest.raises(ConfigurationError, match=words):
         _pairs(tmp_path / "run", **changed)
 

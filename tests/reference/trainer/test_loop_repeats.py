@@ -28,7 +28,6 @@ class TestRequest:
     """The keys of the draws, (prompt, sample), written by hand."""
 
     def test_without_a_repetition_samples_count_from_0(self) -> None:
-        """The table has as many samples as a group."""
         assert _rows([2, 0]) == ([[7, 0], [7, 1], [1, 0], [1, 1]], 2)
 
     def test_a_later_occurrence_goes_on_counting(self) -> None:
@@ -37,7 +36,6 @@ class TestRequest:
         assert _rows([1, 0, 1, 1]) == (keys, 6)
 
     def test_nothing_is_asked_for(self) -> None:
-        """No prompt, no row."""
         assert _rows([]) == ([], 2)
 
 

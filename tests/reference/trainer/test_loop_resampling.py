@@ -40,9 +40,7 @@ class TestDynamicSampling:
     ) -> None:
         """Rollouts go on until enough groups are kept or the limit is reached; data and rounds move on for all of them."""
         config = runs.config(
-            tmp_path / "run",
-            algorithm={"max_resamples": resamples},
-            loop={"steps": 1, "evaluate_every_steps": 0},
+            tmp_path / "run", algorithm={"max_resamples": resamples}, loop={"steps": 1, "evaluate_every_steps": 0}
         )
         run = loop_run.Run(config, self.one(keep), resume=False)
         run.train([])

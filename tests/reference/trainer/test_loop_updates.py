@@ -124,7 +124,6 @@ class TestOptimizer:
 
     @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "muon"])
     def test_optimizer_changes_the_adapters(self, tmp_path: Path, name: str) -> None:
-        """Each by name moves the adapters."""
         config = runs.config(tmp_path / "run", optimizer={"name": name}, loop={"steps": 1, "evaluate_every_steps": 0})
         summary = runs.train(config)
         used = json.loads((tmp_path / "run" / "used.json").read_text())

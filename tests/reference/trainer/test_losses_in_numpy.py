@@ -31,34 +31,6 @@ def ppo_term(r: float, advantage: float, low: float, high: float, delta: float =
     return -min(min(r, delta) * advantage, min(max(r, 1 - low), 1 + high) * advantage)
 
 
-def reinforce(x: Array, held: Array, old: Array, advantages: Array) -> float:
-    """Mean over rows of the mean of -A log pi."""
-    del held, old
-    return sum(-advantages[i] * x[i, t] / LENGTHS[i] for i, t in tokens()) / ROWS
-
-
-def reinforce_pp(x: Array, held: Array, old: Array, advantages: Array) -> float:
-    """The token mean of PPO's clip."""
-    del held
-    return sum(ppo_term(np.exp(x[i, t] - old[i, t]), advantages[i], 0.2, 0.2) for i, t in tokens()) / TOKENS
-
-
-def ppo(x: Array, held: Array, old: Array, advantages: Array) -> float:
-    """The token mean of PPO's clip with a dual clip at 3."""
-    del held
-    return sum(ppo_term(np.exp(x[i, t] - old[i, t]), advantages[i], 0.2, 0.2, 3.0) for i, t in tokens()) / TOKENS
-
-
-def vespo(x: Array, held: Array, old: Array, advantages: Array) -> float:
-    """The token mean of -phi(W) A log pi with phi(W) = exp(lambda) W^k exp(-lambda W)."""
-    loss = 0.0
-    for i, t in tokens():
-        w = np.exp((held - old)[i, : LENGTHS[i]].sum())
-        k, decay = (2.0, 3.0) if advantages[i] >= 0 else (3.0, 2.0)
-        loss -= np.exp(decay) * w**k * np.exp(-decay * w) * advantages[i] * x[i, t]
-    return loss / TOKENS
-
-
 def cispo(low: float, high: float, divisor: Callable[[int], float]) -> Formula:
     """Return -clip(r, low, high) A log pi under a weight of 1 / divisor(row)."""
 
@@ -84,18 +56,8 @@ def dr_grpo_width(x: Array, held: Array, old: Array, advantages: Array) -> float
 
 
 CASES: dict[str, tuple[str, dict[str, Any], Formula]] = {
-    "reinforce": ("reinforce", {}, reinforce),
-    "reinforce++": ("reinforce++", {}, reinforce_pp),
-    "ppo": ("ppo", {}, ppo),
-    "vespo": ("vespo", {}, vespo),
-    "cispo": ("cispo", {}, cispo(0.0, 1.28, lambda _: TOKENS)),
-    "cispo-bounded-below": ("cispo", {"epsilon_low": 0.1}, cispo(0.9, 1.28, lambda _: TOKENS)),
     "cispo-row-mean": ("cispo", {"aggregation": "row-mean"}, cispo(0.0, 1.28, lambda i: ROWS * LENGTHS[i])),
-    "gspo-token-mean": (
-        "gspo",
-        {"aggregation": "global", "epsilon_low": 0.05, "epsilon_high": 0.05},
-        gspo_token_mean,
-    ),
+    "gspo-token-mean": ("gspo", {"aggregation": "global", "epsilon_low": 0.05, "epsilon_high": 0.05}, gspo_token_mean),
     "dr_grpo-width": ("dr_grpo", {"aggregation": "width"}, dr_grpo_width),
 }
 
@@ -144,25 +106,6 @@ def test_loss_and_gradient_are_the_formulas(seed: int, name: str, settings: dict
         low[place] -= h
         slopes[place] = (formula(high, held, before, gains) - formula(low, held, before, gains)) / (2 * h)
     assert gradient == pytest.approx(slopes, rel=1e-5, abs=1e-7)
-
-
-def test_reinforce_ignores_old() -> None:
-    """Other old log-probs give the same loss and gradient."""
-    rng = np.random.default_rng(5)
-    x, *olds = (-rng.gamma(2.0, 0.7, MASK.shape).astype(np.float32) for _ in range(3))
-    advantages = rng.normal(size=ROWS).astype(np.float32)
-    first, second = (of_trainer("reinforce", {}, x, old, advantages) for old in olds)
-    assert first[0] == second[0]
-    assert np.array_equal(first[1], second[1])
-
-
-@pytest.mark.parametrize("distance", [-300.0, 300.0], ids=["ratio-0", "ratio-inf"])
-def test_vespo_ignores_far_rows(distance: float) -> None:
-    """Phi is 0 where W underflows or overflows: loss and gradient of those rows are 0, not NaN."""
-    x = np.full(MASK.shape, -1.0, np.float32)
-    loss, gradient = of_trainer("vespo", {}, x, x - np.float32(distance), np.ones(ROWS, np.float32))
-    assert loss == 0.0
-    assert not gradient.any()
 
 
 def test_width_must_be_given_for_its_aggregation() -> None:

@@ -117,7 +117,6 @@ def test_advice_is_none_if_the_weights_do_not_fit() -> None:
 
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_estimate_grows_with_rows_prompt_and_completion(checkpoint: bool) -> None:
-    """Rows, prompt and completion each raise the estimate, and checkpointing lowers it."""
     shape = estimate.shape(QWEN35_9B)
     base = estimate.estimate(shape, _plan(4, 50, 60, checkpoint=checkpoint)).peak
     for rows, prompt, completion in ((5, 50, 60), (4, 60, 60), (4, 50, 70)):
@@ -126,7 +125,6 @@ def test_estimate_grows_with_rows_prompt_and_completion(checkpoint: bool) -> Non
 
 
 def test_read_names_a_folder_without_config(tmp_path: Path) -> None:
-    """The message says which folder, and what is missing in a config that is there."""
     with pytest.raises(ValueError, match=r"no readable config\.json"):
         estimate.read(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 3}))

@@ -190,7 +190,6 @@ class TestMargins:
         assert _preferred([1, -1, 1, -1], None) == {"margin_mean": -0.5, "margin_positive_share": 0.5}
 
     def test_nothing_is_said_of_no_pair(self) -> None:
-        """All unscored: there is no margin, rather than one that is no number."""
         assert _preferred([0, 0, 0, 0], np.zeros((4, 3), np.float32)) == {}
 
     @pytest.mark.parametrize("name", registry.ALGORITHMS)
@@ -302,7 +301,6 @@ class TestSinks:
     def test_a_missing_library_is_told_with_its_remedy(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, module: str, remedy: str
     ) -> None:
-        """Before anything is trained."""
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ConfigurationError, match=remedy):
             callbacks.configured(sections.Output.model_validate({"folder": str(tmp_path), key: True}), {})

@@ -122,7 +122,6 @@ class TestNumbers:
 
     @pytest.mark.parametrize("wanted", [float("nan"), float("inf"), Decimal("nan"), Decimal("-inf")])
     def test_no_answer_is_infinite(self, wanted: object) -> None:
-        """They are no numbers that a text could have."""
         assert numbers.exact(wanted) is None
 
 
@@ -130,7 +129,6 @@ class TestBuiltin:
     """Each function by hand."""
 
     def test_accuracy(self) -> None:
-        """Exactly the answer, or nothing."""
         score = builtin.accuracy()
         texts = ["42", "it is 42.0", "41", "", "42 or 43", "#### 42"]
         assert score([sample(text) for text in texts]) == [1, 1, 0, 0, 0, 1]
@@ -178,7 +176,6 @@ class TestBuiltin:
         assert score([sample("a"), sample("")]) == [0, 0]
 
     def test_regex(self) -> None:
-        """Found anywhere, or not."""
         assert builtin.regex("[0-9]+$", 1.0)([sample("x 12"), sample("12 x")]) == [1, 0]
         with pytest.raises(ValueError, match="no regular expression"):
             builtin.regex("(", 1.0)
@@ -216,7 +213,6 @@ class TestUser:
         assert (few.needed, made.needed) == (set(), {"answer"})
 
     def test_an_import_path(self) -> None:
-        """Anything that can be imported."""
         assert user.load("statistics:mean")([1, 3]) == 2
 
     @pytest.mark.parametrize(
@@ -229,7 +225,6 @@ class TestUser:
         ],
     )
     def test_what_cannot_be_found(self, where: str, words: str) -> None:
-        """The message has the name and the cause."""
         with pytest.raises(ValueError, match=words):
             user.load(where)
 
@@ -265,7 +260,6 @@ class TestCombination:
             assert combine.score(combine.functions(chosen), [sample("42")], 1).accuracy == place
 
     def test_two_of_a_kind_have_two_names(self) -> None:
-        """The second gets a number."""
         pattern = {"name": "regex", "pattern": "a"}
         chosen = combine.functions([sections.Regex.model_validate(pattern), sections.Regex.model_validate(pattern)])
         assert [one.name for one in chosen] == ["regex", "regex#2"]
@@ -293,8 +287,6 @@ class TestCombination:
             combine.column(Function("f", 1.0, score), [sample("first"), sample("second")])
 
     def test_the_sample_that_raises_is_found(self) -> None:
-        """The function is tried on each sample alone."""
-
         def picky(samples: Any) -> list[float]:
             return [float(s.completion) for s in samples]
 
@@ -302,7 +294,6 @@ class TestCombination:
             combine.column(Function("f", 1.0, picky), [sample("1"), sample("oops")])
 
     def test_nan_where_it_is_declared(self) -> None:
-        """None and NaN are "not scored"."""
         found = combine.column(Function("f", 1.0, lambda s: [None, 2.0], unscored=True), [sample("a"), sample("b")])
         assert np.isnan(found[0])
         assert found[1] == 2

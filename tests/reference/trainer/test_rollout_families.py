@@ -102,19 +102,16 @@ class TestFamilies:
         _same(_naive(family), run)
 
 
-class TestLongRows:
-    """Rows that outgrow what a cache was made with: mlx-lm's grow by 256 columns."""
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
-    def test_rows_of_280_tokens(self, family: str) -> None:
-        """Growing, compacted and rotating caches give the naive path's tokens to the end."""
-        small = {"model": {"family": family, "vocab": 272}, "prompts": [PROMPTS[0], PROMPTS[2]], "max_tokens": 280}
-        ends = {"eos_ids": np.arange(20, 22), "temperature": 1.0, "top_p": 1.0}
-        slow = _run(family, "naive", **small, **ends)
-        assert slow["lengths"].max() > 200
-        for path in [*PATHS, *(["compiled"] if family in COMPILED else [])]:
-            _same(slow, _run(family, path, **small, **ends))
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
+def test_rows_of_280_tokens(family: str) -> None:
+    """Growing, compacted and rotating caches give the naive path's tokens to the end."""
+    small = {"model": {"family": family, "vocab": 272}, "prompts": [PROMPTS[0], PROMPTS[2]], "max_tokens": 280}
+    ends = {"eos_ids": np.arange(20, 22), "temperature": 1.0, "top_p": 1.0}
+    slow = _run(family, "naive", **small, **ends)
+    assert slow["lengths"].max() > 200
+    for path in [*PATHS, *(["compiled"] if family in COMPILED else [])]:
+        _same(slow, _run(family, path, **small, **ends))
 
 
 class TestUnbatchable:
@@ -134,7 +131,6 @@ class TestUnbatchable:
 
     @pytest.mark.parametrize("path", ["batched", "compiled"])
     def test_a_named_path_is_refused_with_the_reason(self, path: str) -> None:
-        """The message names the path that works."""
         with pytest.raises(NotImplementedError, match=r"gemma2.*use path 'prefix'"):
             _run("gemma2", path)
 

@@ -70,12 +70,10 @@ class TestDispatch:
         assert (run.path, run.reason) == (path, "")
 
     def test_auto_compiles(self) -> None:
-        """A dense model is compiled."""
         run = rollout.run(_model(), _request())
         assert (run.path, run.reason) == ("compiled", "")
 
     def test_unknown_path(self) -> None:
-        """The message lists the paths."""
         with pytest.raises(ValueError, match="prefix"):
             rollout.run(_model(), _request(), "vllm")
 

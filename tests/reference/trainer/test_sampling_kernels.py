@@ -160,7 +160,6 @@ class TestHostileRows:
         assert sampling.sample(logits, u, request.settings).tokens.tolist() == want
 
     def test_nan_logits_are_an_error(self) -> None:
-        """A NaN is refused with its place, not drawn from."""
         logits = _logits(1)
         logits[4, 11] = np.nan
         request = _request({}, "hf")
@@ -195,6 +194,10 @@ class TestSettings:
     @pytest.mark.parametrize(
         "bad",
         [
+            {"temperature": -1.0},
+            {"top_p": 0.0},
+            {"top_k": -1},
+            {"min_p": 1.5},
             {"temperature": float("nan")},
             {"temperature": float("inf")},
             {"xtc_probability": 1.5},
@@ -207,7 +210,6 @@ class TestSettings:
         ids=str,
     )
     def test_out_of_range(self, bad: dict[str, Any]) -> None:
-        """The message names the setting."""
         with pytest.raises(ValueError, match=next(iter(bad))):
             sampling.Settings(**bad)
 
@@ -234,3 +236,30 @@ class TestSettings:
             token = sampling.sample(logits, np.array([number / 200]), chosen).tokens[0]
             kept.setdefault(order, set()).add(int(token))
         assert kept == {"hf": {0, 1, 2, 3}, "mlx-lm": {0, 1}}
+
+
+@pytest.mark.parametrize(
+    ("weights", "u", "token"),
+    [([0.0, 0.0, 1.0, 1.0], 0.0, 2), ([1.0, 3.0, 0.0], 1 - 2.0**-53, 1), ([1.0, 3.0], 0.25, 1)],
+    ids=["zero-skips-filtered-tokens", "largest-stays-among-survivors", "boundary-is-the-next-token's"],
+)
+def test_draw_at_the_ends_of_intervals(weights: list[float], u: float, token: int) -> None:
+    """The token is the first with C_k > u C_V, strictly; hand-made uniforms, as Philox seldom gives these."""
+    assert sampling.draw(np.array([weights]), np.array([u])).tolist() == [token]
+
+
+@pytest.mark.parametrize(
+    ("weights", "choice", "kept"),
+    [
+        ((1, 4, 2, 1), {"top_p": 0.5}, [1]),  # 0.5 reaches 0.5
+        ((1, 4, 2, 1), {"top_p": 0.8}, [0, 1, 2]),  # 0.5 + 0.25 < 0.8; of the two 0.125 the lower id
+        ((1, 4, 2, 1), {"min_p": 0.5}, [1, 2]),  # 0.25 >= 0.5 * 0.5
+        ((1, 4, 2, 1), {"top_k": 2, "top_p": 0.6}, [1]),  # renormalised: 0.5 / 0.75 >= 0.6
+        ((1, 1, 1, 1), {"top_k": 2}, [0, 1]),
+        ((1, 4, 2, 1), {"xtc_probability": 1.0, "xtc_threshold": 0.125}, [0, 2, 3]),  # 0.125 is not above 0.125
+    ],
+)
+def test_filters_at_their_thresholds(weights: tuple[int, ...], choice: dict[str, float], kept: list[int]) -> None:
+    """Equality at a bound, which no random row has."""
+    left = sampling.keep(np.array([weights]) / sum(weights), sampling.Settings(**choice), np.zeros(1))
+    assert np.flatnonzero(left[0]).tolist() == kept

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,12 +13,7 @@ from reference import tiny, tiny_families
 from reference.trainer import lora, smoke
 from reference.trainer import model as models
 
-
-@pytest.fixture(autouse=True)
-def untouched() -> Iterator[None]:
-    """Give every test models of its own."""
-    yield
-    models.forget()
+pytestmark = pytest.mark.usefixtures("untouched")
 
 
 def _gates(*arguments: str) -> Any:

@@ -90,17 +90,6 @@ def test_step_does_not_affect_the_next_call() -> None:
     assert (again["loss"], again["gradient_norm"]) == (first["loss"], first["gradient_norm"])
 
 
-@pytest.mark.parametrize("bits", [32, 4])
-def test_adapters_off_is_the_base(bits: int) -> None:
-    """The reference pass has the base's bits, while the adapter itself moves the log-probs."""
-    batch = _batch(bits)
-    base = subject.completion_logprobs(**batch, temperature=1.0)["logprobs"]
-    off = subject.completion_logprobs(**batch, temperature=1.0, adapter=ADAPTER, adapters_on=False)["logprobs"]
-    on = subject.completion_logprobs(**batch, temperature=1.0, adapter=ADAPTER)["logprobs"]
-    assert np.array_equal(base, off)
-    assert np.abs(on - base).max() > 0.05
-
-
 def test_the_gradient_is_the_slope_of_the_loss() -> None:
     """Moving one adapter value by h changes the sum of log-probs by its gradient times h."""
     loaded = models.load({}).model
@@ -123,9 +112,3 @@ def test_the_gradient_is_the_slope_of_the_loss() -> None:
             values.append(float(total()))
     assert abs(slope) > 1e-2
     assert (values[1] - values[0]) / 2e-2 == pytest.approx(slope, rel=1e-2)
-
-
-def test_unknown_adapter_keys_are_an_error() -> None:
-    """The message names the key."""
-    with pytest.raises(ValueError, match="alpha"):
-        _step(_batch(), adapter={"alpha": 1})

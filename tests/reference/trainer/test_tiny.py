@@ -99,7 +99,6 @@ class TestBuild:
             tiny.build(spec)
 
     def test_hash_sees_one_byte(self, tmp_path: Path) -> None:
-        """Changing one byte of one file changes the hash."""
         (tmp_path / "a").write_bytes(b"12")
         before = tiny.model_hash(tmp_path)
         (tmp_path / "a").write_bytes(b"13")

@@ -60,7 +60,6 @@ def test_an_unknown_family_is_an_error() -> None:
     ids=["other-familys-key", "no-full-attention", "too-few-experts"],
 )
 def test_an_impossible_spec_is_an_error(spec: dict[str, Any], message: str) -> None:
-    """The message names the key."""
     with pytest.raises(ValueError, match=message):
         tiny.build(spec)
 

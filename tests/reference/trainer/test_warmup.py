@@ -1,7 +1,5 @@
 """`reference.trainer.warmup`: a model that half knows a few sums, and the same one for the same recipe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import mlx.core as mx
@@ -24,14 +22,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-class TestProblems:
-    """The first different sums of the stream."""
-
-    def test_each_once_and_a_prefix(self) -> None:
-        """Fewer problems are the first of more."""
-        many = warmup.problems(warmup.Recipe(problems=100))
-        assert len({row["prompt"] for row in many}) == 100
-        assert warmup.problems(warmup.Recipe(problems=7)) == many[:7]
+def test_problems_are_there_once_and_a_prefix() -> None:
+    many = warmup.problems(warmup.Recipe(problems=100))
+    assert len({row["prompt"] for row in many}) == 100
+    assert warmup.problems(warmup.Recipe(problems=7)) == many[:7]
 
 
 @pytest.mark.usefixtures("cache")
@@ -59,7 +53,6 @@ class TestBuild:
         assert tiny.model_hash(first) == tiny.model_hash(second)
 
     def test_seed_counts(self) -> None:
-        """Another seed, another model."""
         first = warmup.build(SHORT)
         second = warmup.build(warmup.Recipe(problems=8, steps=3, rows=4, seed=1))
         assert tiny.model_hash(first) != tiny.model_hash(second)
@@ -83,7 +76,6 @@ class TestBuild:
         ids=["steps", "wrong"],
     )
     def test_impossible_recipes(self, wrong: dict[str, float], words: str) -> None:
-        """Refused with the value."""
         with pytest.raises(ValueError, match=words):
             warmup.Recipe(**wrong)  # type: ignore[arg-type]  # of the wrong value on purpose
 

@@ -1,7 +1,5 @@
 """Adapters are short and call the peer's own code for every answer."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

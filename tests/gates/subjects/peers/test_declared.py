@@ -106,7 +106,6 @@ def test_names_are_read_without_importing(environment: PeerEnv, source: str, exp
     ],
 )
 def test_an_unknown_source_is_an_error(environment: PeerEnv, source: str, reason: str) -> None:
-    """The error names the source."""
     with pytest.raises(PeerError, match=reason):
         public_names.names(source, coverage.site_packages(environment))
 
@@ -121,7 +120,6 @@ def test_every_name_has_a_row(peer: Peer, environment: PeerEnv) -> None:
 
 
 def test_new_names_lost_names_and_moved_lines_are_problems(peer: Peer, environment: PeerEnv) -> None:
-    """A new release reveals its changes."""
     declare(peer, COVERAGE.replace("loss_*", "gone_*") + FINDING.replace("core.py:11", "core.py:12"))
     problems = coverage.covered(peer, environment).problems
     assert [problem.partition(": ")[2] for problem in problems] == [
@@ -144,13 +142,11 @@ def test_new_names_lost_names_and_moved_lines_are_problems(peer: Peer, environme
     ],
 )
 def test_a_malformed_declaration_names_the_field(peer: Peer, text: str, reason: str) -> None:
-    """The error is one sentence with the file."""
     with pytest.raises(PeerError, match=reason):
         declare(peer, text)
 
 
 def test_a_peer_without_a_file_declares_nothing(peer: Peer) -> None:
-    """It may still be judged."""
     assert declared.conformance(peer) == declared.Conformance()
 
 

@@ -129,14 +129,12 @@ class TestVariants:
         ["dict()", "{'a': OPS}", "[]", "{'a': ('op', {})}", "{'a': (('op',),)}", "{'a': (('op',), {1: 2})}", "{[]: 1}"],
     )
     def test_another_value_names_the_line(self, folder: Path, value: str) -> None:
-        """A computed or malformed value is refused."""
         adapter = write(folder, "words", f"OPS = {{}}\nVARIANTS = {value}\n")
         with pytest.raises(discovery.PeerError) as caught:
             discovery.discover(folder)
         assert str(caught.value) == f"{adapter}:2: VARIANTS must be {discovery.EXPECTED_VARIANTS}"
 
     def test_syntax_error_names_the_file(self, folder: Path) -> None:
-        """A syntax error is reported with the file's name."""
         adapter = write(folder, "words", "OPS = {\n")
         with pytest.raises(discovery.PeerError, match=f"{adapter.name}: is not Python: "):
             discovery.discover(folder)

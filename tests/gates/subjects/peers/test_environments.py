@@ -69,7 +69,6 @@ class TestEnvironment:
     """The location of an environment."""
 
     def test_lookup_creates_nothing(self, tmp_path: Path) -> None:
-        """A missing environment is not ready, and nothing is written."""
         environment = environments.environment(FAKE)
         assert not environment.ready
         assert environment.versions == {}
@@ -78,20 +77,17 @@ class TestEnvironment:
         assert not (tmp_path / "cache").exists()
 
     def test_path_depends_on_the_requirements(self, peer: Peer) -> None:
-        """Different pins have different environments."""
         before = environments.environment(FAKE).path
         assert environments.environment(FAKE).path == before
         peer.requirements.write_text(f"{HEADER}numpy==2.4.6\n")
         assert environments.environment(FAKE).path != before
 
     def test_path_does_not_depend_on_the_header(self, peer: Peer) -> None:
-        """Editing the header keeps the environment."""
         before = environments.environment(FAKE).path
         peer.requirements.write_text(HEADER.replace("tests", "a better sentence"))
         assert environments.environment(FAKE).path == before
 
     def test_path_depends_on_the_interpreter(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each Python version has its own environment."""
         before = environments.environment(FAKE).path
         monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
         assert environments.environment(FAKE).path != before
@@ -104,7 +100,6 @@ class TestEnvironment:
 
     @pytest.mark.parametrize("marker", ["", "{", "[]", '{"versions": 1}'], ids=["empty", "torn", "list", "no-versions"])
     def test_broken_marker_is_not_ready(self, marker: str) -> None:
-        """An environment with an invalid marker is not ready."""
         environment = environments.environment(FAKE)
         environment.python.parent.mkdir(parents=True)
         environment.python.touch()
@@ -112,7 +107,6 @@ class TestEnvironment:
         assert not environments.environment(FAKE).ready
 
     def test_lost_interpreter_is_not_ready(self) -> None:
-        """An environment without its interpreter is rebuilt."""
         environment = environments.environment(FAKE)
         environment.python.parent.mkdir(parents=True)
         environment.python.symlink_to(environment.path / "gone")
@@ -120,7 +114,6 @@ class TestEnvironment:
         assert not environments.environment(FAKE).ready
 
     def test_unknown_name_lists_the_known(self) -> None:
-        """The error for an unknown name lists the known ones."""
         with pytest.raises(PeerError, match="'nobody' is no peer; must be one of fake"):
             environments.environment("nobody")
 
@@ -170,7 +163,6 @@ class TestSync:
         assert environments.broken(environments.environment(FAKE)) == ""
 
     def test_an_interpreter_that_does_not_start_is_broken(self) -> None:
-        """A program without output is not an interpreter."""
         environment = environments.sync(FAKE, on_line=lambda _: None)
         environment.python.unlink()
         environment.python.symlink_to("/bin/false")
@@ -237,7 +229,6 @@ class TestSync:
             environments.sync(FAKE, on_line=lambda _: None)
 
     def test_unwritable_cache_names_the_variable(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """The error names the path and the variable that changes it."""
         (tmp_path / "file").touch()
         monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "file"))
         with pytest.raises(PeerError, match=environments.CACHE_VARIABLE):
@@ -256,7 +247,6 @@ class TestListing:
         assert row.path == environments.environment(FAKE).path
 
     def test_size_counts_bytes(self) -> None:
-        """The size is the sum of the file sizes."""
         environment = environments.environment(FAKE)
         (environment.path / "inner").mkdir(parents=True)
         (environment.path / "inner" / "file").write_bytes(b"12345")
@@ -271,14 +261,11 @@ class TestListing:
         assert environments.listing()[0].size == 5
 
 
-class TestRequirements:
-    """The shipped requirements files."""
-
-    @pytest.mark.parametrize("peer", environments.peers().values(), ids=list(environments.peers()))
-    def test_every_package_is_pinned(self, peer: Peer) -> None:
-        """Each line pins one package and has no URL; NumPy is listed because the worker needs it."""
-        lines = discovery.packages(peer.requirements).splitlines()
-        pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(post[0-9]+)?(; .+)?")
-        assert [line for line in lines if not pinned.fullmatch(line)] == []
-        assert any(line.startswith("numpy==") for line in lines)
-        assert any(line.startswith(f"{peer.distribution}==") for line in lines)
+@pytest.mark.parametrize("peer", environments.peers().values(), ids=list(environments.peers()))
+def test_every_package_is_pinned(peer: Peer) -> None:
+    """Each line pins one package and has no URL; NumPy is listed because the worker needs it."""
+    lines = discovery.packages(peer.requirements).splitlines()
+    pinned = re.compile(r"[a-z0-9-]+(\[[a-z]+\])?==[0-9][0-9.]*(post[0-9]+)?(; .+)?")
+    assert [line for line in lines if not pinned.fullmatch(line)] == []
+    assert any(line.startswith("numpy==") for line in lines)
+    assert any(line.startswith(f"{peer.distribution}==") for line in lines)

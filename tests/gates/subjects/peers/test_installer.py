@@ -1,7 +1,5 @@
 """Uv gets pip's settings, and pip is used without uv."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 
@@ -31,7 +29,6 @@ def test_settings_of_pip_are_read() -> None:
 
 
 def test_pip_settings_become_uv_variables() -> None:
-    """Each setting becomes the variable that uv reads."""
     settings = {**installer.parse_settings(LISTED), "extra-index-url": "https://second.example/simple"}
     assert installer.uv_variables(settings, {}) == {
         "SSL_CERT_FILE": "/other",
