@@ -1,8 +1,8 @@
-"""Recorded limits: what stands in calibrated.json, and which limit holds where.
+"""Recorded limits: the entries of calibrated.json and their lookup.
 
-An entry belongs to a gate, a quantity, a case, a backend and a BLAS. Its limit is a multiple of the noise floor, which is
-the largest value that a correct subject gave over all seeds. Where that multiple is nearer to the smallest effect of a
-mutant than to the noise, the limit is the geometric mean of the two instead.
+An entry belongs to a gate, a quantity, a case, a backend and a BLAS. Its limit is a multiple of the noise floor, the
+largest value of a correct subject over all seeds. If that multiple is nearer to the smallest effect of a mutant than to
+the noise, the limit is the geometric mean of the two instead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gates.model import ConfigurationError
 from gates.results.atomic_write import write_whole
 
 FILE = Path(__file__).with_name("calibrated.json")
-CLEARANCE = 1.25  # a limit nearer than this to the noise, or a mutant nearer to the limit, is no separation
+CLEARANCE = 1.25  # the least ratio of limit to noise, and of mutant to limit, that separates them
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Place:
 
     @classmethod
     def of(cls, versions: Mapping[str, str]) -> Place:
-        """Read it from what a worker says of itself: MLX's device, and the BLAS that was loaded before it."""
+        """Read it from the versions that a worker reports: MLX's device, and the preloaded BLAS."""
         if "mlx" in versions:
             device = "gpu" if "gpu" in versions.get("device", "") else "cpu"
             preloaded = versions.get("preloaded", "").lower()
@@ -46,23 +46,23 @@ NOWHERE = Place("unknown", "unknown")
 
 
 class Measured(BaseModel):
-    """A limit, what it was made of, and when."""
+    """A limit with the measurements that it was derived from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: float
     noise_floor: float | None  # the largest value of a correct subject
     noise_seed: int | None
-    smallest_effect: float | None  # the least value above the noise floor that a caught mutant gave; null: none did
+    smallest_effect: float | None  # the least value above the noise floor of a caught mutant; null: no mutant
     mutant: str
     seeds: int
     commit: str | None
     date: str
-    source: str  # the results files, or what was done before there were any
+    source: str  # the results files, or the earlier procedure
 
 
 class Entry(Measured):
-    """The limit of one quantity in one place, and those that it had before."""
+    """The limit of one quantity in one place, and its history."""
 
     gate: str
     quantity: str
@@ -73,17 +73,17 @@ class Entry(Measured):
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """Return what an entry belongs to."""
+        """Gate, quantity, case, backend and BLAS."""
         return self.gate, self.quantity, self.case, self.backend, self.blas
 
     def sentence(self) -> str:
-        """Say what the limit rests on."""
+        """Return the measurements behind the limit, as a sentence."""
         effect = "no mutant shows here" if self.smallest_effect is None else f"{self.mutant} {self.smallest_effect:.3g}"
         noise = "not recorded" if self.noise_floor is None else f"{self.noise_floor:.3g}"
         return f"noise floor {noise} over {self.seeds} seeds, smallest mutant effect: {effect} ({self.date})"
 
     def defect(self) -> str:
-        """Return how the limit fails to separate noise from the smallest mutant, or nothing."""
+        """Return how the limit fails to separate noise from the smallest mutant, or ""."""
         where = f"{self.gate}, {self.quantity}, {self.case}, {self.backend} with {self.blas} BLAS"
         if self.noise_floor is not None and self.limit < CLEARANCE * self.noise_floor:
             return f"{where}: limit {self.limit:.3g} is nearer than {CLEARANCE} times to noise {self.noise_floor:.3g}"
@@ -106,18 +106,18 @@ class Limits(BaseModel):
     limits: list[Entry] = []
 
     def text(self) -> str:
-        """Return the file's text, entries in order."""
+        """Return the file's text, with sorted entries."""
         ordered = Limits(limits=sorted(self.limits, key=lambda entry: entry.key))
         return ordered.model_dump_json(indent=2) + "\n"
 
     def defects(self, gates: Iterable[str]) -> list[str]:
-        """Return what is wrong with the limits of these gates, a sentence each."""
+        """Return a sentence for each defect in the limits of these gates."""
         ids = set(gates)
         return [defect for entry in self.limits if entry.gate in ids and (defect := entry.defect())]
 
 
 def load(path: Path | None = None) -> Limits:
-    """Read the file; none is no limit."""
+    """Read the file; without one, no limits are recorded."""
     path = path or FILE
     try:
         text = path.read_text(encoding="utf-8")
@@ -127,9 +127,9 @@ def load(path: Path | None = None) -> Limits:
         return Limits.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        field = ".".join(str(part) for part in first["loc"])
         raise ConfigurationError(
-            f"{path} is no file of calibrated limits: {first['msg']} ({place}); `git checkout` it, or "
+            f"{path} is no file of calibrated limits: {first['msg']} ({field}); `git checkout` it, or "
             "`gates calibrate --write-limits` after deleting it"
         ) from None
 
@@ -146,14 +146,14 @@ def _table(path: Path) -> dict[tuple[str, str, str, str, str], Entry]:
 
 
 def find(gate: str, quantity: str, case: str, place: Place) -> Entry | None:
-    """Return what is recorded of a quantity in a place."""
+    """Return the entry of a quantity in a place, if it is recorded."""
     return _table(FILE).get((gate, quantity, case, place.backend, place.blas))
 
 
 def find_elsewhere(gate: str, quantity: str, case: str) -> Entry | None:
-    """Return the entry with the largest limit that any place has."""
-    found = [entry for key, entry in _table(FILE).items() if key[:3] == (gate, quantity, case)]
-    return max(found, key=lambda entry: entry.limit, default=None)
+    """Return the entry with the largest limit over all places."""
+    entries = [entry for key, entry in _table(FILE).items() if key[:3] == (gate, quantity, case)]
+    return max(entries, key=lambda entry: entry.limit, default=None)
 
 
 def limit_of(noise: float, effect: float | None, times: float) -> float:
@@ -166,7 +166,7 @@ def limit_of(noise: float, effect: float | None, times: float) -> float:
 
 
 def renew(new: Iterable[Entry]) -> Limits:
-    """Write new entries in the place of old ones, whose numbers become history, and return the limits as they are now."""
+    """Replace entries, whose numbers become history, write the file, and return all limits."""
     table = {entry.key: entry for entry in load().limits}
     for entry in new:
         before = table.get(entry.key)

@@ -10,7 +10,7 @@ from gates.run.engines.subject_workers import SubjectWorkers
 from gates.run.engines.units import Unit, judged_text
 from gates.run.plan import Options
 
-_LATEST: list[SubjectWorkers] = []  # those of the latest options alone: a mutant needs workers of its own
+_LATEST: list[SubjectWorkers] = []  # of the latest options only: a mutant needs its own workers
 
 
 def judge(text: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A planned case as JSON for another process, and its verdict as JSON on the way back."""
+"""Serialise a planned case for another process as JSON, and its verdict on the way back."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from gates.worker.process import Hello
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One case to judge elsewhere: its names, the options, and the version of Gates that both sides must have."""
+    """One case to judge elsewhere: its names, the options, and the required version of Gates."""
 
     gate: str
     subject: str
     case: str
-    file: str | None  # of a subject that is not registered
+    file: str | None  # of an unregistered subject
     python: str | None
     options: Options
     version: str
@@ -47,7 +47,7 @@ class Unit:
 
     @classmethod
     def read(cls, text: str) -> Unit:
-        """Read what `text` returned."""
+        """Read a unit from the JSON of `text`."""
         fields = json.loads(text)
         return cls(**{**fields, "options": Options(**fields["options"])})
 
@@ -57,9 +57,9 @@ class Unit:
         Raises:
             ConfigurationError: this node has another version of Gates, or lacks the gate, case or subject.
         """
-        if self.version != (mine := version()):
+        if self.version != (own := version()):
             raise ConfigurationError(
-                f"a node has {mine}, must have {self.version} as the judge does; install that on every node"
+                f"a node has {own}, must have {self.version} as the judge does; install that on every node"
             )
         gate = registry.gates.get(self.gate)
         if gate is None or self.case not in (cases := {case.name: case for case in cases_of(gate, self.options.model)}):
@@ -82,7 +82,7 @@ def version() -> str:
 
 
 def judged_text(judged: Judged) -> str:
-    """Return a verdict and what was reported with it as JSON."""
+    """Return a verdict and the worker's report as JSON."""
     hello = asdict(judged.hello) if judged.hello else None
     return json.dumps(
         {
@@ -95,11 +95,11 @@ def judged_text(judged: Judged) -> str:
 
 
 def read_judged(text: str) -> Judged:
-    """Read what `judged_text` returned."""
-    found = json.loads(text)
-    hello = _hello(found["hello"]) if found["hello"] else None
-    found_verdict = verdict(VerdictRecord.model_validate_json(json.dumps(found["verdict"])))
-    return Judged(found_verdict, hello, found["patched_calls"], found["models"])
+    """Read a verdict from the JSON of `judged_text`."""
+    fields = json.loads(text)
+    hello = _hello(fields["hello"]) if fields["hello"] else None
+    judged = verdict(VerdictRecord.model_validate_json(json.dumps(fields["verdict"])))
+    return Judged(judged, hello, fields["patched_calls"], fields["models"])
 
 
 def _hello(fields: Mapping[str, Any]) -> Hello:
