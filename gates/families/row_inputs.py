@@ -1,4 +1,4 @@
-"""Rows of tokens for designed calls: batches of several shapes, in the layout of an example."""
+"""Design rows of tokens: batches of several shapes, in the layout of an example."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gates.families.rows import Grid
 from gates.model import Array
 
 SHAPES = ((4, 7), (6, 5), (2, 11), (8, 6), (5, 9), (6, 8), (3, 10), (4, 12))
-"""Rows and slots: no two are alike, so that no scale is free."""
+"""Rows and slots, all different, so that no factor can hide in the shape."""
 
 
 def masks(example: Inputs, first: str, rng: np.random.Generator) -> Iterator[Array]:
-    """Yield eight masks: lengths differ, arrays are wider than their longest row; empty rows, holes and padding as the example has.
+    """Yield eight masks with different lengths and padding; empty rows, holes and left padding only if the example has them.
 
     Args:
         example: a call.
         first: the name of an array of tokens in it.
-        rng: what lengths are drawn with.
+        rng: the generator of the lengths.
     """
     counts = np.asarray(Grid.of(example, first).counts)
     prefix = example.get("mask") is None
@@ -40,27 +40,27 @@ def masks(example: Inputs, first: str, rng: np.random.Generator) -> Iterator[Arr
 
 
 def laid_out(example: Inputs, first: str, arrays: dict[str, Array], mask: Array) -> dict[str, Any]:
-    """Return a call with (B, T) arrays in the example's layout and dtype; what the example leaves out stays None.
+    """Return a call with (B, T) arrays in the example's layout and dtype; inputs absent from the example stay None.
 
     Args:
         example: a call.
-        first: the name of an array of tokens in it, whose dtype and number of dimensions the arrays take.
+        first: the name of an array of tokens in it, which sets dtype and number of axes.
         arrays: (B, T), by name.
-        mask: (B, T), the slots that hold a token.
+        mask: (B, T), true on tokens.
     """
     like = np.asarray(example[first])
-    found = {name: None if example.get(name) is None else x.astype(like.dtype) for name, x in arrays.items()}
+    converted = {name: None if example.get(name) is None else x.astype(like.dtype) for name, x in arrays.items()}
     if example.get("mask") is not None:
-        return {**example, **found, "mask": mask}
+        return {**example, **converted, "mask": mask}
     if example.get("lengths") is None:
-        return {**example, **found}
+        return {**example, **converted}
     if like.ndim == 1:
-        found = {name: None if x is None else x[mask] for name, x in found.items()}
-    return {**example, **found, "lengths": mask.sum(axis=1)}
+        converted = {name: None if x is None else x[mask] for name, x in converted.items()}
+    return {**example, **converted, "lengths": mask.sum(axis=1)}
 
 
 def tokens(inputs: Inputs, first: str) -> Array:
-    """Return which elements of an array of tokens are tokens."""
+    """Return the mask of tokens in the shape of an array."""
     grid = Grid.of(inputs, first)
     return np.asarray(grid.back(np.asarray(grid.counts)))
 
@@ -81,8 +81,8 @@ def places(inputs: Inputs, first: str) -> Iterator[tuple[str, Array]]:
         "in rows of fewer than three tokens": counts & (counts.sum(axis=1) < 3)[:, None],
         "after the first row": counts & (np.arange(len(counts)) > 0)[:, None],
     }
-    for name, found in named.items():
-        yield name, found[counts] if grid.place is not None else found
+    for name, slots in named.items():
+        yield name, slots[counts] if grid.place is not None else slots
 
 
 def row_places(inputs: Inputs, first: str) -> Iterator[tuple[str, Array]]:
