@@ -70,8 +70,8 @@ def _counted(number: int, status: str) -> str:
 
 def of(run: Results) -> Outcome:
     """Return the outcome of a run."""
-    found = Counter(shown(verdict) for verdict in run.judged)
-    return made(run.header, run.summary, run.state, found, run.mutants, run.calibrations)
+    counts = Counter(shown(verdict) for verdict in run.judged)
+    return made(run.header, run.summary, run.state, counts, run.mutants, run.calibrations)
 
 
 def made(
@@ -83,12 +83,12 @@ def made(
     calibrations: Iterable[CalibrationRecord],
 ) -> Outcome:
     """Return the outcome of counted verdicts and of the records of a proof or a calibration."""
-    found: Counter[str] = Counter(counts)
+    total: Counter[str] = Counter(counts)
     refused: set[int] = set()
     seeds: set[int] = set()
     for line in calibrations:
-        found.update(counted(line))
+        total.update(counted(line))
         seeds.update(*(seeds_of(text) for cases in line.seeds.values() for text in cases.values()))
         refused.update(item.seed for item in line.false_positives)
     caught = Counter(mutant.state == "caught" for mutant in mutants)
-    return Outcome(header, summary, state, found, caught.total(), caught[True], len(refused), len(seeds))
+    return Outcome(header, summary, state, total, caught.total(), caught[True], len(refused), len(seeds))
