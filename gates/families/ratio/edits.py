@@ -1,4 +1,4 @@
-"""Edits of importance ratios, off-policy weights and their statistics: conventions, and the mistakes that people make."""
+"""The edits of importance ratios, off-policy weights and their statistics: conventions and mistakes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 
-LEVELS = {  # words, and whether some library has it on purpose
+LEVELS = {  # description, and whether a library does it on purpose
     "token": ("the ratio of each token", True),
     "seq_mean": ("the ratio of the row, exp(mean D)", True),
     "seq_sum": ("the ratio of the row, exp(Σ D)", True),
@@ -36,7 +36,7 @@ BOUNDS = (0.1, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
 def _of_pair(asked: Choices, inverted: str) -> Iterator[Edit]:
-    """Yield what may go wrong before a ratio is bounded."""
+    """Yield the mistakes before a ratio is bounded."""
     yield Edit(inverted, {"log_ratio": "inverted"})
     yield Edit("exp(|D|)", {"log_ratio": "absolute"})
     yield Edit("log-probs of the second policy shifted by one token", {"log_ratio": "next"})
@@ -82,9 +82,8 @@ def of_ratio(asked: Choices) -> Iterator[Edit]:
 
 def of_weights(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of a weight, conventions first."""
-    found = [*_corrections(asked), *_bounds(asked), *_of_pair(asked, "the ratio inverted: exp(sampling − old)")]
-    yield from (edit for edit in found if edit.convention)
-    yield from (edit for edit in found if not edit.convention)
+    pair = _of_pair(asked, "the ratio inverted: exp(sampling − old)")
+    yield from sorted((*_corrections(asked), *_bounds(asked), *pair), key=lambda edit: not edit.convention)
 
 
 def _corrections(asked: Choices) -> Iterator[Edit]:
@@ -129,22 +128,22 @@ def _bounds(asked: Choices) -> Iterator[Edit]:
         yield from (Edit(f"c_min {x:g}", {"low": x}, asked=f"{low:g}") for x in BOUNDS if x != low and x <= high)
 
 
-def ratio_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every level can be named
-    """Yield the ratios by name."""
+def ratio_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
+    """Yield the published ratios."""
     yield Edit("the ratio of each token (PPO, GRPO)", {"level": "token"}, convention=True)
     yield Edit("the ratio of the row, exp(mean D) (GSPO)", {"level": "seq_mean"}, convention=True)
     yield Edit("the ratio of the row, exp(Σ D) (RLOO)", {"level": "seq_sum"}, convention=True)
 
 
-def weight_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting can be named
-    """Yield the corrections by name, with the settings of TRL that choose them (docs/definitions.md, "Presets")."""
+def weight_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
+    """Yield the corrections with their TRL settings (docs/definitions.md, "Presets")."""
     for mode, level in (("token", "token"), ("sequence", "seq_sum")):
         for correction, name in (("tis", "truncate"), ("mis", "mask")):
             words = f'{correction}, {LEVELS[level][0]} (TRL vllm_importance_sampling_mode="{mode}_{name}")'
             yield Edit(words, {"level": level, "correction": correction}, convention=True)
 
 
-STATISTICS: Mapping[str, Mapping[str, str]] = {  # of each statistic, what is computed instead
+STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake → what is computed instead
     "mean": {"geometric": "exp of the mean of D for the mean ratio"},
     "size": {"signed": "the largest D for the largest |D|", "of the ratio": "the largest |r − 1| for the largest |D|"},
     "p99": {

@@ -1,4 +1,4 @@
-"""Two policies' log-probs of the same rows, and bounds that gates of ratios share."""
+"""Draw two policies' log-probs of the same rows; bounds shared by the gates of ratios."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDING = (
 
 
 def bounds(quantity: str) -> dict[str, Bound]:
-    """Return the limits of full precision of a quantity, by its name in both dtypes."""
+    """Return the bounds of full precision of a quantity in both dtypes, by name."""
     return {
         f"{quantity} error in 2u·S ({dtype})": Bound("derived", f"{ROUNDING}; k = {k:g}", k, level="precision")
         for dtype, k in (("float32", 4.0), ("float64", 8.0))
@@ -34,10 +34,10 @@ def pair(
     drift: float = 0.0,
     hostile: bool = False,
 ) -> dict[str, Any]:
-    """Return two policies' log-probs of rows of up to 31 tokens; `hostile` makes one empty, and masked slots NaN.
+    """Return two policies' log-probs of rows of up to 31 tokens; `hostile` makes a row empty and masked slots NaN.
 
-    Otherwise masked slots hold log-probs like those of tokens. The sum of a row's differences runs from -drift to drift
-    over the rows, besides what `spread` adds to each token.
+    Otherwise masked slots hold ordinary log-probs. Over the rows, the sum of a row's differences runs from -drift to drift,
+    in addition to noise of deviation `spread` on each token.
     """
     lengths = rng.integers(1, TOKENS + 1, rows)
     lengths[4], lengths[-1] = TOKENS, TOKENS
@@ -48,7 +48,9 @@ def pair(
         mask[4, ::2] = True
         mask[:, 0] = lengths > 0
     first = -rng.gamma(1.5, 0.8, mask.shape)
-    along = np.roll(np.linspace(-drift, drift, rows), rows // 2)  # at both ends the weights that no bound stops
+    along = np.roll(
+        np.linspace(-drift, drift, rows), rows // 2
+    )  # the middle values, which no bound stops, at both ends
     along /= np.maximum(mask.sum(axis=1), 1)
     second = first - rng.normal(0.0, spread, mask.shape) - along[:, None]
     both = [x.astype(dtype) for x in (first, second)]
@@ -59,7 +61,7 @@ def pair(
     if hostile:
         both = [np.where(mask, x, np.nan).astype(dtype) for x in both]
     by_length = form in {"prefix", "wider"}
-    if form == "wider":  # a column behind the longest row, so that it is not the width
+    if form == "wider":  # a padding column after the longest row
         both = [np.pad(x, ((0, 0), (0, 1)), constant_values=np.nan if hostile else -0.75) for x in both]
         both[1][:, -1] -= 0.5
     return {
