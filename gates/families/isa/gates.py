@@ -17,15 +17,12 @@ from reference.oracle import logprobs
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator, str], Inputs]
-# Not a multiple of any number of lanes, chunks or threads, and above the sizes from which the kernels use several threads.
-# tests/gates/families/test_checks_kernels.py reads those sizes from their source.
+# No multiple of a number of lanes, chunks or threads, and large enough for the kernels to use several threads;
+# tests/gates/families/test_checks_kernels.py reads those thresholds from their source.
 ROWS, WIDTH = 151, 1003
-GROUPS, TIMES = (
-    4099,
-    8,
-)  # GROUPS groups of 8 rewards, repeated TIMES times, since drawing them all takes longer than judging them
+GROUPS, TIMES = 4099, 8  # groups of 8 rewards, tiled TIMES times, because drawing all takes longer than judging
 VOCABULARY = 20_011  # a prime
-LONG = 40_009  # a prime; the kernels cut such rows into segments where there are few rows
+LONG = 40_009  # a prime; the kernels cut rows of this length into segments if there are few
 TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
 CONSTANTS: Inputs = {  # each exact in binary
@@ -37,7 +34,7 @@ CONSTANTS: Inputs = {  # each exact in binary
     "sapo_temperature_positive": 1.0,
     "sapo_temperature_negative": 1.0625,
 }
-KL_RATIOS = {"grpo": "token", "gspo": "sequence"}  # of the others: none
+KL_RATIOS = {"grpo": "token", "gspo": "sequence"}  # of the other algorithms: none
 FILTERS: Inputs = {
     "order": "hf",
     "temperature": 0.75,
@@ -54,7 +51,7 @@ FILTERS: Inputs = {
 
 
 def _pairs(rng: np.random.Generator, dtype: str, *names: str) -> Inputs:
-    """Return log-probs of these names that lie near each other, and a mask with a ragged edge and an empty row."""
+    """Return log-probs of these names that are close together, and a ragged mask with an empty row."""
     policy = -rng.gamma(1.5, 0.8, (ROWS, WIDTH))
     near = {name: np.minimum(policy + rng.normal(0.0, 0.3, policy.shape), 0.0) for name in names[1:]}
     arrays = {names[0]: policy, **near}
@@ -98,7 +95,7 @@ def _statistics(rng: np.random.Generator, dtype: str) -> Inputs:
 
 
 def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
-    pairs, one = _pairs(rng, dtype, "policy", "old", "reference"), ALGORITHMS[algorithm]
+    pairs, row = _pairs(rng, dtype, "policy", "old", "reference"), ALGORITHMS[algorithm]
     advantages = rng.normal(0.0, 1.0, ROWS).astype(dtype)
     return {
         **pairs,
@@ -106,8 +103,8 @@ def _loss(rng: np.random.Generator, dtype: str, algorithm: str) -> Inputs:
         "lengths": None,
         "algorithm": algorithm,
         **dict.fromkeys(CLIP),
-        "beta": 0.0625 if one.kl_in_loss else 0.0,
-        **{name: CONSTANTS.get(name, value) for name, value in one.constants.items()},
+        "beta": 0.0625 if row.kl_in_loss else 0.0,
+        **{name: CONSTANTS.get(name, value) for name, value in row.constants.items()},
         **({"kl_ratio": KL_RATIOS[algorithm]} if algorithm in KL_RATIOS else {}),
     }
 
@@ -165,7 +162,7 @@ def _words(rng: np.random.Generator, dtype: str) -> Inputs:
     return {"counter": counter, "key": rng.integers(0, 1 << 32, 2, dtype=np.uint32)}
 
 
-#: name → op, the input that is moved by one unit in its last place, how the inputs are made.
+#: name → op, the input that the control moves by one unit in the last place, the generator of the inputs.
 KERNELS: dict[str, tuple[str, str, Make]] = {
     "advantages-group": ("group_advantages", "rewards", partial(_advantages, scale="group")),
     "advantages-batch": ("group_advantages", "rewards", partial(_advantages, scale="batch")),
@@ -229,7 +226,7 @@ def _dtypes(name: str) -> tuple[str, ...]:
     },
 )
 def bits_identical(t: Trial) -> Iterator[Evidence]:
-    """Compare the bytes of all variants; the control moves one input by a unit in its last place."""
+    """Compare the bytes of all variants; the control moves one input by one unit in its last place."""
     kernel, inputs = t.inputs["kernel"], t.inputs["inputs"]
     moved = {**inputs, t.inputs["moved"]: _next(inputs[t.inputs["moved"]])}
     first = t.got(KERNEL_BITS, kernel=kernel, inputs=inputs)
@@ -243,8 +240,8 @@ def bits_identical(t: Trial) -> Iterator[Evidence]:
     again = t.got(KERNEL_BITS, kernel=kernel, inputs=inputs)["bits"]
     same = again.shape == bits.shape
     yield t.number("bytes that differ between two calls", int(np.sum(again != bits)) if same else bits.size, "<=")
-    other = t.got(KERNEL_BITS, kernel=kernel, inputs=moved)["bits"]
-    changed = int(np.sum(other != bits)) if other.shape == bits.shape else 0
+    moved_bits = t.got(KERNEL_BITS, kernel=kernel, inputs=moved)["bits"]
+    changed = int(np.sum(moved_bits != bits)) if moved_bits.shape == bits.shape else 0
     yield t.negative_control(
         "bytes that one unit in the last place of an input moves", changed, ">=", 1, "bits follow the input"
     )
