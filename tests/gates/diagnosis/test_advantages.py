@@ -26,7 +26,7 @@ def calls(name: str) -> list[Inputs]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
-def test_the_oracle_computes_what_is_asked(case: Case) -> None:
+def test_the_oracle_computes_the_requested_choice(case: Case) -> None:
     """The forward definition shares no formula with the oracle, and gives the same advantages."""
     found = diagnose(PROGRAM, of_oracle(PROGRAM, designed(PROGRAM, GATE, case), group_advantages))
     assert (found.kind, found.rho < LIMIT) == ("as asked", True)
@@ -53,7 +53,7 @@ def test_pairs_are_named() -> None:
     assert pairs_misnamed(PROGRAM, calls(TRL), seed=5, count=6) == []
 
 
-def test_the_words_of_a_ddof() -> None:
+def test_the_description_of_a_ddof() -> None:
     """What is asked stands beside what is computed."""
     given = calls(TRL)
     samples = of_oracle(PROGRAM, [{**one, "ddof": 0} for one in given], group_advantages)
@@ -150,7 +150,7 @@ class TestSeveralRewards:
         return designed(self.program, gates_of(self.program)[0], case)
 
     @pytest.mark.parametrize("case", cases_of(gates_of(program)[0]), ids=lambda case: case.name)
-    def test_the_oracle_computes_what_is_asked(self, case: Case) -> None:
+    def test_the_oracle_computes_the_requested_choice(self, case: Case) -> None:
         """In every case."""
         found = diagnose(self.program, of_oracle(self.program, self.calls(case), normalise_then_sum))
         assert (found.kind, found.rho < LIMIT) == ("as asked", True)

@@ -39,7 +39,7 @@ def calls(name: str) -> list[Inputs]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_oracle_computes_what_is_asked(name: str) -> None:
+def test_the_oracle_computes_the_requested_choice(name: str) -> None:
     """The forward definition draws the tokens of the oracle's intervals."""
     found = diagnose(PROGRAM, of_oracle(PROGRAM, calls(name), oracle))
     assert (found.kind, found.rho < 1.0) == ("as asked", True)

@@ -21,7 +21,7 @@ HOLES = "tokens-holes-float32"
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=lambda case: case.name)
-def test_the_oracle_computes_what_is_asked(case: Case) -> None:
+def test_the_oracle_computes_the_requested_choice(case: Case) -> None:
     """The forward definition shares no formula with the oracle, and gives the same advantages."""
     found = diagnose(PROGRAM, of_oracle(PROGRAM, designed(PROGRAM, GATE, case), gae))
     assert (found.kind, found.rho < 0.5) == ("as asked", True)
@@ -33,7 +33,7 @@ def test_each_edit_is_named(name: str) -> None:
     assert misnamed(PROGRAM, designed(PROGRAM, GATE, CASES[name]), every=2) == []
 
 
-def test_nothing_known_says_where() -> None:
+def test_an_unknown_formula_has_a_location() -> None:
     """It is the tokens with which an episode ends."""
     samples = of_oracle(PROGRAM, designed(PROGRAM, GATE, CASES[HOLES]), gae)
     found = diagnose(PROGRAM, changed(samples, "advantages", lambda inputs: np.asarray(inputs["terminal"])))

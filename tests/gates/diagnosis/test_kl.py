@@ -24,7 +24,7 @@ def calls(name: str) -> list[Inputs]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_oracle_computes_what_is_asked(name: str) -> None:
+def test_the_oracle_computes_the_requested_choice(name: str) -> None:
     """The forward definition shares no formula with the oracle, and gives the same KL."""
     found = diagnose(TOKEN, of_oracle(TOKEN, calls(name), oracle.token_kl))
     assert (found.kind, found.rho < 0.5) == ("as asked", True)
@@ -70,7 +70,7 @@ def test_a_clamp_is_never_taken_for_another() -> None:
         assert found.words == f"clamp ±{size:g} (asked: ±10)"
 
 
-def test_nothing_known_says_where() -> None:
+def test_an_unknown_formula_has_a_location() -> None:
     """It is the tokens that the reference finds likelier."""
 
     def above(inputs: Inputs) -> Array:

@@ -18,7 +18,7 @@ SHARE = 5  # of the edits for each case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_oracle_computes_what_is_asked(case: Case) -> None:
+def test_the_oracle_computes_the_requested_choice(case: Case) -> None:
     """The forward definition shares no formula with the oracle, and gives the same loss and gradient."""
     calls = designed(PROGRAM, GATE, case)
     assert len(calls) == 8
@@ -47,7 +47,7 @@ def test_a_pair_is_named() -> None:
     assert set(found.words.split(" · ")) == set(pair)
 
 
-def test_where_nothing_is_known() -> None:
+def test_without_a_known_formula() -> None:
     """Rows of one label."""
     samples = of_oracle(PROGRAM, designed(PROGRAM, GATE, CASES[0]), preference.kto_loss)
     for sample in samples:

@@ -30,7 +30,7 @@ def calls(name: str) -> list[Inputs]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_oracle_computes_what_is_asked(name: str) -> None:
+def test_the_oracle_computes_the_requested_choice(name: str) -> None:
     """The forward definition shares no formula with the oracle, and gives the same log-probs and entropies."""
     samples = of_oracle(PROGRAM, calls(name), oracle)
     assert ("entropy" in samples[0].got) == name.startswith(ENTROPY)

@@ -26,7 +26,7 @@ def calls(name: str) -> list[Inputs]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_oracle_computes_what_is_asked(name: str) -> None:
+def test_the_oracle_computes_the_requested_choice(name: str) -> None:
     """The forward definition's gradient is the oracle's, which is written out."""
     found = diagnose(PROGRAM, of_oracle(PROGRAM, calls(name), oracle))
     assert (found.kind, found.rho < 0.5) == ("as asked", True)
@@ -38,7 +38,7 @@ def test_each_edit_is_named(name: str) -> None:
     assert misnamed(PROGRAM, calls(name), every=3, first=len(name)) == []
 
 
-def test_nothing_known_has_a_place() -> None:
+def test_an_unknown_formula_has_a_location() -> None:
     """What no edit describes gets no name, but the place where it differs."""
 
     def given_ids(inputs: Inputs) -> Any:

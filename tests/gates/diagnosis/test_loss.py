@@ -26,7 +26,7 @@ def names(pair: tuple[Gate, Case]) -> str:
 
 
 @pytest.mark.parametrize("pair", CASES, ids=names)
-def test_the_oracle_computes_what_is_asked(pair: tuple[Gate, Case]) -> None:
+def test_the_oracle_computes_the_requested_choice(pair: tuple[Gate, Case]) -> None:
     """The forward definition shares no formula with the oracle, and gives the same loss and gradient."""
     found = diagnose(PROGRAM, of_oracle(PROGRAM, designed(PROGRAM, *pair), losses.policy_loss))
     assert (found.kind, found.rho < 0.5) == ("as asked", True)
@@ -141,7 +141,7 @@ def test_each_loss_is_identified(gate: Gate) -> None:
     assert found.words.startswith(tuple(alike)), found.words
 
 
-def test_the_words_of_the_choices_exist() -> None:
+def test_every_choice_has_a_description() -> None:
     """What is asked of each algorithm is a choice that the edits know."""
     for gate in GATES.values():
         for case in cases_of(gate):

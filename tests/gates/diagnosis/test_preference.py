@@ -34,7 +34,7 @@ def calls_of(loss: str, case: str) -> list[Inputs]:
 
 
 @pytest.mark.parametrize("pair", CASES, ids=lambda pair: f"{pair[0].id}-{pair[1].name}")
-def test_the_oracle_computes_what_is_asked(pair: tuple[Gate, Case]) -> None:
+def test_the_oracle_computes_the_requested_choice(pair: tuple[Gate, Case]) -> None:
     """The forward definition shares no formula with the oracle, and gives the same loss and gradient."""
     calls = designed(PROGRAM, *pair)
     assert len(calls) == 8

@@ -28,7 +28,7 @@ def calls(name: str) -> tuple[Program, list[Inputs]]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_oracle_computes_what_is_asked(name: str) -> None:
+def test_the_oracle_computes_the_requested_choice(name: str) -> None:
     """The forward definition shares no formula with the oracle, and gives the same ratios and weights."""
     program, given = calls(name)
     found = diagnose(program, of_oracle(program, given, ORACLES[program.op]))
@@ -65,7 +65,7 @@ def test_pairs_are_named(name: str) -> None:
     assert pairs_misnamed(*calls(name), seed=3, count=6) == []
 
 
-def test_nothing_known_says_where() -> None:
+def test_an_unknown_formula_has_a_location() -> None:
     """It is the ratios above the upper bound, which is 2."""
 
     def above(inputs: Inputs) -> Array:

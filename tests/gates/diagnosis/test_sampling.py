@@ -37,7 +37,7 @@ def samples_of(case: str) -> list[Sample]:
 
 
 @pytest.mark.parametrize("pair", CASES.values(), ids=lambda pair: pair[1].name)
-def test_the_oracle_computes_what_is_asked(pair: tuple[Gate, Case]) -> None:
+def test_the_oracle_computes_the_requested_choice(pair: tuple[Gate, Case]) -> None:
     """The forward definition shares no formula with the oracle, and keeps the same tokens with the same log-probs."""
     calls = designed(PROGRAM, *pair)
     assert len(calls) == 8

@@ -32,7 +32,7 @@ def answers(name: str) -> list[Sample]:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("found-")])
-def test_the_oracle_computes_what_is_asked(name: str) -> None:
+def test_the_oracle_computes_the_requested_choice(name: str) -> None:
     """The forward definition shares no formula with the oracle, and gives the same statistics."""
     found = diagnose(PROGRAM, answers(name))
     assert (found.kind, found.rho < 1.5) == ("as asked", True)
@@ -44,7 +44,7 @@ def test_each_edit_is_named(name: str) -> None:
     assert misnamed(PROGRAM, calls(name)) == []
 
 
-def test_one_statistic_that_nobody_knows() -> None:
+def test_one_unknown_statistic() -> None:
     """Nothing is named, and nothing wrongly."""
     samples: list[Any] = []
     for index, sample in enumerate(answers("sixteen-rows-holes-typical-float32")):

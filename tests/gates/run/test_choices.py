@@ -76,7 +76,7 @@ def test_a_declared_composition_can_be_wrong(tmp_path: Path) -> None:
     assert "mean over rows of each row's token mean (asked: token mean" in " ".join(out.split())
 
 
-def test_choices_that_do_not_go_together_are_unsupported(tmp_path: Path) -> None:
+def test_incompatible_choices_are_unsupported(tmp_path: Path) -> None:
     """The verdict says why."""
     _, _, verdicts = judged(tmp_path, 'AXES = {"ratio_level": ("none",)}\n', BY_TOKENS)
     assert {verdict["status"] for verdict in verdicts} == {"unsupported"}

@@ -274,7 +274,7 @@ class TestPlaces:
         with pytest.raises(ConfigurationError, match=words):
             catalogue.from_file(str(tmp_path / "mine.py"), None)
 
-    def test_a_file_that_is_no_program(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_a_program(self, tmp_path: Path) -> None:
         """The sentence says what it must be."""
         (tmp_path / "mine.txt").write_text("x")
         with pytest.raises(ConfigurationError, match=r"executable \(chmod \+x\) that speaks"):
@@ -296,7 +296,7 @@ class TestInterpreters:
         ],
         ids=["no Python", "no NumPy", "another program"],
     )  # fmt: skip
-    def test_it_is_said(self, tmp_path: Path, script: str, words: str) -> None:
+    def test_a_wrong_interpreter_is_reported(self, tmp_path: Path, script: str, words: str) -> None:
         """The subject fails to start, with what the interpreter must be."""
         python = tmp_path / "python"
         python.write_text(script)
