@@ -78,9 +78,9 @@ STATUSES: tuple[Status, ...] = (
     "waived",
     "not asked",
 )
-FAILURES: frozenset[Status] = frozenset({"imprecise", "fragile", "wrong", "timeout"})  # that are the subject's
+FAILURES: frozenset[Status] = frozenset({"imprecise", "fragile", "wrong", "timeout"})  # the subject is at fault
 NOT_JUDGED: frozenset[Status] = frozenset({"skipped", "unsupported", "not asked"})
-AXES = ("ratio_level", "bound", "aggregation")  # choices of presets that may be declared beside a name: `Op.axes`
+AXES = ("ratio_level", "bound", "aggregation")  # choices of a preset that a subject may declare differently: `Op.axes`
 DEFINITIONS = "2.0"  # the version of docs/definitions.md, which every results file records
 
 
@@ -90,7 +90,7 @@ def failing(fail_on: Grade) -> frozenset[Status]:
 
 
 def worst(statuses: Collection[Status]) -> Status:
-    """Return the status that counts for several verdicts of one thing: faults of ours first, then from worst to best."""
+    """Return the status that sums up several verdicts: errors of Gates first, then from worst to best."""
     order: tuple[Status, ...] = (
         "error",
         "timeout",
@@ -105,7 +105,7 @@ def worst(statuses: Collection[Status]) -> Status:
 
 
 class SubjectFaultError(Exception):
-    """The subject did not return what the op promises; the verdict is `fail` with this cause."""
+    """The subject broke the contract of an op: the case fails, or is a `timeout`, with this cause."""
 
     def __init__(self, cause: str, reason: str) -> None:
         super().__init__(reason)
@@ -177,8 +177,8 @@ class Op:
     that are about them; a subject that does not take one is `unsupported` there. Those in `fixed` select one of several
     ops of the same name.
 
-    `axes` are the choices that a preset, named by `key`, makes and that may be declared beside it: of each axis its words,
-    with what reports call them. `preset` returns the word of each axis for the conventions of a case.
+    A preset, named by the conventions in `key`, makes a choice on each of `axes`; a subject may declare another. `axes` maps
+    each axis to its choices and their names in reports. `preset` returns the choices for the conventions of a case.
     """
 
     name: str
@@ -223,16 +223,10 @@ class Subject:
     why_absent: str = ""  # if not empty, the reason why it cannot run here
     remedy: str = ""  # how to install it, where its worker cannot load it
     settings: Mapping[str, Wire] = field(default_factory=dict)  # a variant's choices: SETTINGS in its file
-    environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # variables of its worker, beside those of every worker
-    ops: tuple[str, ...] | None = (
-        None  # the ops that it is planned for; None: all, where those that it lacks are `unsupported`
-    )
-    memory_limit: int | None = None  # bytes of its worker and the processes that it starts; None: not watched
-    needs: Mapping[str, float] = field(
-        default_factory=dict
-    )  # what a cluster's node must have: metal, cuda, memory in bytes
+    environment: Mapping[str, str] = field(default_factory=dict)  # additional variables of its worker
+    ops: tuple[str, ...] | None = None  # the ops that are planned; None: all, those that it lacks being `unsupported`
+    memory_limit: int | None = None  # bytes of its worker and that worker's children; None: not watched
+    needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node: metal, cuda, memory in bytes
 
     @property
     def is_variant(self) -> bool:
@@ -259,7 +253,7 @@ class Outcome:
 class Bound:
     """A limit and why it is right: a number, or a function of the trial and what it has measured.
 
-    `level` stands instead of the case's and the gate's.
+    `level` overrides that of the case and the gate.
     """
 
     kind: Literal["exact", "derived", "calibrated"]
@@ -290,31 +284,31 @@ class Evidence:
         )
 
     def sentence(self) -> str:
-        """Return the sentence in which every measured number is reported."""
+        """Return the measured number as a sentence, as every report shows it."""
         return measured(self.quantity, self.observed, self.relation, self.limit, self.where, holds=self.holds)
 
 
 def measured(quantity: str, observed: float, relation: Relation, limit: float, where: str, *, holds: bool) -> str:
     """Return the sentence of a measured number: `loss error is 3, must be <= 1 (row 2)`."""
-    place = f" ({where})" if where else ""
+    suffix = f" ({where})" if where else ""
     if holds:
-        return f"{quantity} is {observed:.6g} ({relation} {limit:.6g}){place}"
-    return f"{quantity} is {observed:.6g}, must be {relation} {limit:.6g}{place}"
+        return f"{quantity} is {observed:.6g} ({relation} {limit:.6g}){suffix}"
+    return f"{quantity} is {observed:.6g}, must be {relation} {limit:.6g}{suffix}"
 
 
 def precondition(name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
-    """State a condition without which the check means nothing."""
+    """Return a condition without which the check means nothing, as evidence."""
     return Evidence(name, float(value), relation, float(limit), because or "signal", role="signal")
 
 
 def nothing_required(_draw: Draw) -> Iterator[Evidence]:
-    """Yield no precondition: any inputs of a case will do."""
+    """Yield nothing: any inputs of the case will do."""
     return iter(())
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Which outputs `gates prove` disturbs to find the least relative error that a gate notices."""
+    """The outputs that `gates prove` perturbs to find the smallest relative error that a gate notices."""
 
     op: str
     outputs: tuple[str, ...]
@@ -333,27 +327,27 @@ class Gate:
     bounds: Mapping[str, Bound]
     check: Callable[[Trial], Iterator[Evidence]]
     requires: Callable[[Draw], Iterator[Evidence]] = nothing_required  # preconditions of the inputs
-    level: Level = "definition"  # of its claims, where neither bound nor case has another
+    level: Level = "definition"  # of its claims, unless bound or case overrides it
     name: str = ""  # the field's name that is judged, such as policy_loss[grpo]
     probes: tuple[Probe, ...] = ()
-    needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node, beside those of the subject
-    together: str = ""  # what the choices of all its cases are graded as, where each alone is not worth a name
+    needs: Mapping[str, float] = field(default_factory=dict)  # of a cluster's node, in addition to the subject's
+    together: str = ""  # one name under which all its cases are graded, instead of one for each choice
 
     @property
     def main(self) -> Op:
-        """The op that it is named after, else its first."""
+        """The op in its name, else its first."""
         name = self.name.partition("[")[0]
         return next((op for op in self.ops if op.name == name), self.ops[0])
 
     def graded(self, case: Case) -> str:
-        """Return what a verdict of this case is about: an op, with the choices that name it (`policy_loss[grpo]`)."""
+        """Return the op that a verdict of this case grades, with the choices that name it (`policy_loss[grpo]`)."""
         op = self.main
         if self.together:
             return f"{op.name}[{self.together}]"
         chosen = [str(case.conventions[key]) for key in op.key if case.conventions.get(key) is not None]
         preset = op.preset(case.conventions)
-        given = {axis: case.conventions.get(axis) for axis in op.axes}
-        chosen += [op.axes[axis][word] for axis, word in given.items() if word not in {None, preset.get(axis)}]
+        asked = {axis: case.conventions.get(axis) for axis in op.axes}
+        chosen += [op.axes[axis][choice] for axis, choice in asked.items() if choice not in {None, preset.get(axis)}]
         return f"{op.name}[{', '.join(chosen)}]" if chosen else op.name
 
 
@@ -368,7 +362,7 @@ class Mutant:
     patch: str  # "module:function", which takes the original and returns the mutated one
     caught_by: tuple[str, ...]
     source: str = ""  # where it was reported: "owner/repo#7: what it is", or a release; "; " between several
-    arises: str = ""  # how it comes about
+    arises: str = ""  # how it arises in practice
     theme: str = ""  # one of THEMES
     symptom: str = ""  # what it looks like in training, in one sentence; or that no curve shows it
     at: Level | None = None  # the level at which it must be caught; None: see `grade`
@@ -381,7 +375,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Waived:
-    """What a verdict would be without its waiver, and who is responsible for it until when."""
+    """The status that a verdict has without its waiver, who is responsible, and until when."""
 
     status: Status
     reason: str
@@ -394,7 +388,7 @@ class Waived:
 class Verdict:
     """The result of one gate, subject and case.
 
-    `op` is what is graded, such as `policy_loss[grpo]`; `level` that of the claim which decided, or of the case.
+    `op` is what is graded, such as `policy_loss[grpo]`; `level` is that of the deciding claim, else of the case.
     """
 
     gate: str
@@ -417,7 +411,7 @@ class Verdict:
 
 
 class Draw(Protocol):
-    """Inputs of a case before any subject has seen them, with the oracle: what preconditions are measured on."""
+    """The inputs of a case and the oracle, without a subject; preconditions are measured on these."""
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -441,11 +435,11 @@ class Draw(Protocol):
 
 
 class Trial(Draw, Protocol):
-    """What a check sees of one gate × subject × case."""
+    """The interface of a check to one gate × subject × case."""
 
     @property
     def quick(self) -> bool:
-        """Whether statistical gates draw a tenth of the samples: always, except with `--full`."""
+        """Whether statistical gates draw a tenth of the samples: true without `--full`."""
         ...
 
     @property
@@ -466,25 +460,25 @@ class Trial(Draw, Protocol):
         kill_after_s: float | None = None,
         **inputs: Wire,
     ) -> Outcome:
-        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle.
+        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in mid-call.
 
         A subject that answers `unsupported` raises UnsupportedError, which makes the verdict `unsupported`.
         """
         ...
 
     def got(self, op: Op, *, layout: Mapping[str, str] | None = None, **inputs: Wire) -> dict[str, Any]:
-        """Run an op and return its outputs; if they lack the declared shape and dtype, the subject fails."""
+        """Run an op and return its outputs; a shape or dtype other than declared fails the subject."""
         ...
 
     def checked(self, op: Op, outcome: Outcome, inputs: Mapping[str, Wire]) -> dict[str, Any]:
-        """Return the outputs of a `call` as `got` does; if they lack the declared shape and dtype, the subject fails."""
+        """Return the outputs of a `call`, checked as `got` checks them."""
         ...
 
     def got_once(self, op: Op, *, instead: Mapping[str, Wire] | None = None, **inputs: Wire) -> dict[str, Any]:
-        """Do what `got` does, but call the subject with the same inputs only once in a run, whichever check asks.
+        """Return what `got` does, but call the subject only once a run for equal inputs, whichever check asks.
 
-        For a slow answer with which several checks compare. `instead` gives values that stand for those of `inputs` where
-        calls are compared: a name for a scratch folder.
+        For slow calls that several checks share. `instead` replaces inputs when calls are compared, such as a scratch
+        folder by a name.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Register gates, mutants and subjects; a duplicate or unknown name is a configuration error."""
+"""Register gates, mutants and subjects; duplicate and unknown names are configuration errors."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Registry:
         self.gates[gate.id] = gate
 
     def add_mutant(self, mutant: Mutant) -> None:
-        """Add a mutant with source, theme and symptom; `check_names` looks at the gates that it names when all are loaded."""
+        """Add a mutant with source, theme and symptom; `check_names` checks its gates when all are loaded."""
         if not (mutant.source or mutant.arises):
             raise ConfigurationError(
                 f"mutant {mutant.name!r} has neither source nor arises; name where it was reported, or say how it arises"
@@ -113,7 +113,7 @@ class Registry:
         self.mutants[mutant.name] = mutant
 
     def add_subject(self, subject: Subject) -> None:
-        """Add a subject."""
+        """Add a subject, which must have a new name."""
         if subject.name in self.subjects:
             raise ConfigurationError(f"subject {subject.name!r} is registered twice; names must be unique")
         self.subjects[subject.name] = subject
@@ -152,18 +152,20 @@ gate = REGISTRY.gate
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """Return the names that a pattern means: itself and what it begins up to a dot, or as a glob; else by any prefix.
+    """Return the names that a pattern selects: the exact name, a prefix up to a dot, or a glob; else any prefix.
 
-    `loss.gspo` means loss.gspo.* and not loss.gspo-token.*; `loss.gs` means both.
+    `loss.gspo` selects loss.gspo.* and not loss.gspo-token.*; `loss.gs` selects both.
     """
     names = list(names)
-    found = [name for name in names if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)]
-    return found or [name for name in names if pattern and name.startswith(pattern)]
+    selected = [
+        name for name in names if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
+    ]
+    return selected or [name for name in names if pattern and name.startswith(pattern)]
 
 
 def selects(pattern: str, gate: str) -> bool:
-    """Return whether a pattern means this gate, among all that are registered."""
-    if not gate.startswith(pattern) and not fnmatchcase(gate, pattern):  # most gates, at no cost
+    """Return whether a pattern selects this gate, given all registered gates."""
+    if not gate.startswith(pattern) and not fnmatchcase(gate, pattern):  # rejects most gates cheaply
         return False
     return gate in matching(pattern, {*REGISTRY.gates, gate})
 
@@ -189,16 +191,16 @@ def load() -> Registry:
 
 
 def _declarations(family: str) -> Iterator[str]:
-    """Yield the modules of a family that declare gates and mutants: `gates` and `mutants`, with the files of a folder.
+    """Yield the modules of a family that declare gates and mutants: `gates`, `mutants` and their submodules.
 
-    `patches`, which change functions of a subject, may import frameworks: only workers load them.
+    `patches` may import frameworks, so only workers load it.
     """
     package = importlib.import_module(f"gates.families.{family}")
     for name in ("gates", "mutants"):
         module = importlib.import_module(f"{package.__name__}.{name}")
         yield module.__name__
-        for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
-            yield f"{module.__name__}.{found.name}"
+        for submodule in pkgutil.iter_modules(getattr(module, "__path__", ())):
+            yield f"{module.__name__}.{submodule.name}"
 
 
 def _frameworks() -> set[str]:

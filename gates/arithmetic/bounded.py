@@ -1,7 +1,6 @@
-"""Functions of numbers that carry a bound: each adds its own rounding, and has the derivative that autograd has.
+"""Functions of numbers that carry a bound: each adds its own rounding and has the derivative of autograd.
 
-minimum, maximum, clip and absolute are bounded by intervals. `where` admits both branches where its condition lies within
-its own bound.
+minimum, maximum, clip and absolute are bounded by intervals. `where` admits both branches if its condition is undecided.
 """
 
 from __future__ import annotations
@@ -15,69 +14,70 @@ from gates.arithmetic.number import LIBRARY, Bools, Floats, Number, Rule, Test, 
 
 
 def _unary(x: Number, value: Floats, slope: Floats, curve: Any, rule: Rule, *, roundings: float = LIBRARY) -> Number:
-    """A function of one number: `slope` is the largest |f'| within the bound, `curve` an additional error."""
+    """Return f(x): `slope` is the largest |f'| within the bound, `curve` an additional error."""
     with np.errstate(all="ignore"):
-        return x._made(value, np.where(x.error == 0.0, 0.0, slope * x.error) + curve, [(x, rule)], roundings=roundings)  # noqa: SLF001
+        error = np.where(x.error == 0.0, 0.0, slope * x.error) + curve
+        return x._result(value, error, [(x, rule)], roundings=roundings)  # noqa: SLF001
 
 
 def exp(x: Number) -> Number:
-    """E to the x."""
+    """Return e to the power x."""
     with np.errstate(all="ignore"):
         value = np.exp(x.value)
-        made = _unary(x, value, np.exp(x.value + x.error), 0.0, lambda g: g * made)
-    made.error = np.where((x.value == 0.0) & (x.error == 0.0), 0.0, made.error)  # exp(0) is 1 in every library
-    return made
+        result = _unary(x, value, np.exp(x.value + x.error), 0.0, lambda g: g * result)
+    result.error = np.where((x.value == 0.0) & (x.error == 0.0), 0.0, result.error)  # exp(0) is 1 in every library
+    return result
 
 
 def expm1(x: Number) -> Number:
-    """E to the x, minus 1, without cancellation."""
+    """Return e to the power x, minus 1, without cancellation."""
     with np.errstate(all="ignore"):
         return _unary(x, np.expm1(x.value), np.exp(x.value + x.error), 0.0, lambda g: g * exp(x))
 
 
 def log(x: Number) -> Number:
-    """The natural logarithm; void where the bound reaches 0."""
+    """Return the natural logarithm; void where the bound reaches 0."""
     with np.errstate(all="ignore"):
         least = x.value - x.error
         value = np.log(x.value)
-        made = _unary(x, value, 1.0 / least, 0.0, lambda g: g / x)
-        made.void = made.void | ~(least > 0.0)
-    return made
+        result = _unary(x, value, 1.0 / least, 0.0, lambda g: g / x)
+        result.void = result.void | ~(least > 0.0)
+    return result
 
 
 def log1p(x: Number) -> Number:
-    """log(1 + x) without cancellation."""
+    """Return log(1 + x) without cancellation."""
     with np.errstate(all="ignore"):
         least = 1.0 + x.value - x.error
-        made = _unary(x, np.log1p(x.value), 1.0 / least, 0.0, lambda g: g / (1.0 + x))
-        made.void = made.void | ~(least > 0.0)
-    return made
+        result = _unary(x, np.log1p(x.value), 1.0 / least, 0.0, lambda g: g / (1.0 + x))
+        result.void = result.void | ~(least > 0.0)
+    return result
 
 
 def sqrt(x: Number) -> Number:
-    """The square root."""
+    """Return the square root."""
     with np.errstate(all="ignore"):
         least = np.maximum(x.value - x.error, 0.0)
         value = np.sqrt(np.maximum(x.value, 0.0))
         error = np.maximum(value - np.sqrt(least), np.sqrt(np.maximum(x.value + x.error, 0.0)) - value)
-    made = x._made(value, error, [(x, lambda g: g * 0.5 / made)])  # noqa: SLF001
-    return made
+    result = x._result(value, error, [(x, lambda g: g * 0.5 / result)])  # noqa: SLF001
+    return result
 
 
 def absolute(x: Number) -> Number:
-    """The magnitude."""
+    """Return |x|."""
     sign = np.sign(x.value)
     return Number(np.abs(x.value), x.dtype, x.error, x.void, [(x, lambda g: g * constant(sign, x.dtype))])
 
 
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + exp(-x)), from the side that does not overflow."""
+    """Return 1 / (1 + exp(−x)) in the form that does not overflow."""
     small = exp(-absolute(x))
     return where(x.value >= 0.0, 1.0 / (1.0 + small), small / (1.0 + small))
 
 
 def logsigmoid(x: Number) -> Number:
-    """Log sigmoid(x) = min(x, 0) - log1p(exp(-|x|)), as every framework writes it."""
+    """Return log sigmoid(x) = min(x, 0) − log1p(exp(−|x|)), as every framework writes it."""
     return minimum(x, 0.0) - log1p(exp(-absolute(x)))
 
 
@@ -87,12 +87,12 @@ def _pair(a: Any, b: Any) -> tuple[Number, Number]:
 
 
 def minimum(a: Any, b: Any) -> Number:
-    """The smaller of two numbers; what is certainly the larger one may overflow."""
+    """Return the smaller number; an operand that is certainly larger may overflow."""
     return _extreme(*_pair(a, b), smaller=True)
 
 
 def maximum(a: Any, b: Any) -> Number:
-    """The larger of two numbers; what is certainly the smaller one may overflow."""
+    """Return the larger number; an operand that is certainly smaller may overflow."""
     return _extreme(*_pair(a, b), smaller=False)
 
 
@@ -102,7 +102,7 @@ def _extreme(a: Number, b: Number, *, smaller: bool) -> Number:
         value = pick(a.value, b.value)
         low, high = pick(a.value - a.error, b.value - b.error), pick(a.value + a.error, b.value + b.error)
         error = np.fmax(value - low, high - value)
-        # the discarded one overflowed on the side where it certainly loses
+        # the discarded operand overflowed on the side where it certainly loses
         lost_a = a.void & ~b.void & (sign * (a.value - b.value) > a.error * (a.error < np.inf) + b.error)
         lost_b = b.void & ~a.void & (sign * (b.value - a.value) > b.error * (b.error < np.inf) + a.error)
         value, error = (
@@ -113,8 +113,10 @@ def _extreme(a: Number, b: Number, *, smaller: bool) -> Number:
         from_a = sign * (b.value - a.value) > 0.0
         tied = a.value == b.value
         undecided = ~tied & (np.abs(a.value - b.value) <= a.error + b.error)
-    share = np.where(tied, 0.5, np.where(from_a, 1.0, 0.0))  # torch halves the gradient of a tie; others take a side
-    slack = np.where(undecided, 1.0, 0.0)  # a tie is that of a clip that does not act: both sides lead to one number
+    share = np.where(
+        tied, 0.5, np.where(from_a, 1.0, 0.0)
+    )  # torch halves the gradient of a tie; others pick one operand
+    slack = np.where(undecided, 1.0, 0.0)  # not for a tie, as in a clip that does not act
 
     def rule(part: Floats) -> Rule:
         def back(g: Number) -> Number:
@@ -129,21 +131,21 @@ def _extreme(a: Number, b: Number, *, smaller: bool) -> Number:
 
 
 def clip(x: Number, low: Any = None, high: Any = None) -> Number:
-    """Bound a number from below and above."""
+    """Clip to [low, high]; None leaves a side open."""
     x = x if low is None else maximum(x, low)
     return x if high is None else minimum(x, high)
 
 
 def where(condition: Test | npt.ArrayLike, a: Any, b: Any) -> Number:
-    """Select; where the condition lies within its own bound, the other branch is admitted."""
+    """Select by a condition; where it is undecided within its own bound, both branches are admitted."""
     test = as_test(condition)
     a, b = _pair(a, b)
     with np.errstate(all="ignore"):
         value = np.where(test.truth, a.value, b.value)
         error = np.where(test.truth, a.error, b.error)
-        other = np.where(test.truth, b.error, a.error)
+        alternative = np.where(test.truth, b.error, a.error)
         apart = np.where(a.value == b.value, 0.0, np.abs(a.value - b.value))
-        error = np.where(test.open, np.maximum(error, other) + apart, error)
+        error = np.where(test.open, np.maximum(error, alternative) + apart, error)
     void = np.where(test.open, a.void | b.void, np.where(test.truth, a.void, b.void))
 
     def rule(chosen: Bools) -> Rule:

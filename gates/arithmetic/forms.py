@@ -1,4 +1,4 @@
-"""What is made of several forms of one program."""
+"""Combine several algebraic forms of one program."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import numpy as np
 
 from gates.arithmetic.number import Number
 
-MOST = 1e-2  # of the value
+MOST = 1e-2  # largest limit of an accurate element, relative to its value
 
 
 def accurate(form: Number) -> Number:
-    """Return the form, void where its limit exceeds `MOST` of the value: `widest` then takes other forms there.
+    """Return the form, void where its limit exceeds `MOST` of the value, so that `widest` takes other forms there.
 
-    An exact 0 stays. For a form that only some authors use, beside one that keeps its digits.
+    An exact 0 stays. For a form that cancels, used along with one that does not.
     """
     limit = form.limit()
     cancelled = limit > MOST * abs(form.value)
@@ -20,10 +20,10 @@ def accurate(form: Number) -> Number:
 
 
 def merged(first: Number, *others: Number) -> Number:
-    """Return one number with the largest bound of several forms; it is differentiated like the first."""
+    """Return the first form with the largest bound of all; its gradient is that of the first."""
     with np.errstate(invalid="ignore"):
         errors = [x.error + abs(x.value - first.value) for x in (first, *others)]
-    found = first.plus_relative(0.0)
-    found.error = np.max(errors, axis=0)
-    found.void = np.any([x.void for x in (first, *others)], axis=0)
-    return found
+    widened = first.plus_relative(0.0)
+    widened.error = np.max(errors, axis=0)
+    widened.void = np.any([x.void for x in (first, *others)], axis=0)
+    return widened

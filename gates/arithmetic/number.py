@@ -1,4 +1,4 @@
-"""A number that carries a bound on its own rounding error, so that a literal program gives its own limit.
+"""Numbers that carry a bound on their own rounding error, so that a literal program gives its own limit.
 
 `Number` holds an array of values, computed in float64, and for each of them the largest difference that a program in the
 dtype may have from the exact result (a running error bound: Wilkinson; Higham, Accuracy and Stability of Numerical
@@ -7,9 +7,9 @@ their kin, 0 where the result is exact. `gradient` differentiates a program as a
 
 Rules:
 - A sum is bounded by u times the sum of its |partial sums|, in the worst of several orders. An exact 0 adds nothing.
-- A comparison that lies within its own bound may come out either way: `bounded.where` then admits both branches.
-- A value that the dtype cannot hold is void, and so is what is computed from it, except by a minimum or maximum that
-  certainly discards it. A void element has the limit inf: no claim is made of it.
+- A comparison within its own bound is undecided: `bounded.where` then admits both branches.
+- A value that overflows the dtype is void, and so is every result computed from it, except a minimum or maximum that
+  certainly discards it. A void element has the limit inf: nothing is claimed about it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ Rule = Callable[["Number"], "Number"]  # the cotangent of a result → that of o
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 TINY = {name: float(np.finfo(name).tiny) for name in UNIT}
 LARGEST = {name: float(np.finfo(name).max) for name in UNIT}
-LIBRARY = 8.0  # u: 4 ulp, what libraries promise of exp and log
-FACTOR = 2.0  # on every bound: first-order terms leave products of roundings out
+LIBRARY = 8.0  # in u: 4 ulp, the accuracy that libraries promise for exp and log
+FACTOR = 2.0  # on every bound, because a first-order analysis omits products of roundings
 _order = count()
 
 
 class Number:
-    """An array of values with bounds; see the module.
+    """An array of values with bounds; the module docstring has the rules.
 
     Attributes:
         value: float64 values.
         error: float64, at least 0: bounds on their absolute error.
-        void: bool: the dtype may overflow on the way to this element.
-        dtype: "float32" or "float64", in which the program computes.
+        void: bool: the dtype may overflow in the computation of this element.
+        dtype: "float32" or "float64", the dtype of the program.
     """
 
-    __array_ufunc__ = None  # so that ndarray + Number asks Number
+    __array_ufunc__ = None  # so that ndarray + Number calls Number.__radd__
     __slots__ = ("_parents", "_rank", "dtype", "error", "value", "void")
 
     def __init__(
@@ -60,10 +60,10 @@ class Number:
         self.value: Floats = np.asarray(value, np.float64)
         self.dtype = dtype
         errors = np.asarray(error, np.float64)
-        same = errors.shape == self.value.shape  # broadcast_to takes its time
+        same = errors.shape == self.value.shape  # broadcast_to is slow
         self.error: Floats = errors if same else np.broadcast_to(errors, self.value.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            too_large = ~(np.abs(self.value) + errors <= LARGEST[dtype])  # NaN is, too
+            too_large = ~(np.abs(self.value) + errors <= LARGEST[dtype])  # true for NaN
         self.void: Bools = np.asarray(too_large if void is False else too_large | void)
         self._parents = tuple(parents)
         self._rank = next(_order)
@@ -81,10 +81,10 @@ class Number:
     def _lift(self, other: Any) -> Number:
         return other if isinstance(other, Number) else constant(other, self.dtype)
 
-    def _made(
+    def _result(
         self, value: Any, error: Any, parents: Sequence[tuple[Number, Rule]], *, roundings: float = 1.0
     ) -> Number:
-        """Return a result with its own rounding added to the error that its operands bring."""
+        """Return a result: its error is that of the operands plus its own rounding."""
         with np.errstate(all="ignore"):
             own = np.maximum(roundings * UNIT[self.dtype] * np.abs(value), TINY[self.dtype])
             own = np.where(value == 0.0, 0.0, own)
@@ -98,7 +98,7 @@ class Number:
         b = self._lift(other)
         with np.errstate(all="ignore"):
             value, error = self.value + b.value, self.error + b.error
-        return self._made(value, error, [(self, lambda g: g), (b, lambda g: g)])
+        return self._result(value, error, [(self, lambda g: g), (b, lambda g: g)])
 
     def __neg__(self) -> Number:
         return Number(-self.value, self.dtype, self.error, self.void, [(self, lambda g: -g)])
@@ -107,7 +107,7 @@ class Number:
         b = self._lift(other)
         with np.errstate(all="ignore"):
             value, error = self.value - b.value, self.error + b.error
-        return self._made(value, error, [(self, lambda g: g), (b, lambda g: -g)])
+        return self._result(value, error, [(self, lambda g: g), (b, lambda g: -g)])
 
     def __mul__(self, other: Any) -> Number:
         b = self._lift(other)
@@ -115,9 +115,9 @@ class Number:
             value = self.value * b.value
             error = np.abs(self.value) * b.error + np.abs(b.value) * self.error + self.error * b.error
         exact = _is_power_of_two(b) | _is_power_of_two(self)  # ±1, ½ and 2 do not round
-        made = self._made(value, error, [(self, lambda g: g * b), (b, lambda g: g * self)])
-        made.error = np.where(exact, error, made.error)
-        return made
+        result = self._result(value, error, [(self, lambda g: g * b), (b, lambda g: g * self)])
+        result.error = np.where(exact, error, result.error)
+        return result
 
     def __truediv__(self, other: Any) -> Number:
         b = self._lift(other)
@@ -126,10 +126,12 @@ class Number:
             room = np.abs(b.value) - b.error
             error = (self.error + np.abs(value) * b.error) / room
             bad = ~(room > 0.0)
-        made = self._made(value, np.where(bad, 0.0, error), [(self, lambda g: g / b), (b, lambda g: -(g * (made / b)))])
-        made.error = np.where(_is_power_of_two(b), np.where(bad, 0.0, error), made.error)
-        made.void = made.void | bad
-        return made
+        result = self._result(
+            value, np.where(bad, 0.0, error), [(self, lambda g: g / b), (b, lambda g: -(g * (result / b)))]
+        )
+        result.error = np.where(_is_power_of_two(b), np.where(bad, 0.0, error), result.error)
+        result.void = result.void | bad
+        return result
 
     def __radd__(self, other: Any) -> Number:
         return self._lift(other) + self
@@ -143,7 +145,7 @@ class Number:
     def __rtruediv__(self, other: Any) -> Number:
         return self._lift(other) / self
 
-    # --- comparisons: what the values say, and where the bound leaves it open
+    # --- comparisons: the truth of the values, and where the bound leaves it undecided
 
     def __gt__(self, other: Any) -> Test:
         return Test(self - self._lift(other), strict=True)
@@ -180,7 +182,7 @@ class Number:
         return Number(self.value[index], self.dtype, self.error[index], self.void[index], [(self, back)])
 
     def sum(self, axis: int | None = None, *, keepdims: bool = False) -> Number:
-        """Add up over an axis, or everything: the bound holds for each usual order."""
+        """Return the sum over an axis, or over all elements; the bound holds for each usual order of addition."""
         value, own = worst_sums(self.value, axis, UNIT[self.dtype])
         with np.errstate(all="ignore"):
             error = self.error.sum(axis=axis) + UNIT[self.dtype] * own
@@ -198,7 +200,7 @@ class Number:
         return Number(value, self.dtype, error, void, [(self, back)])
 
     def mean(self, axis: int | None = None, *, keepdims: bool = False) -> Number:
-        """Add up and divide by the number of elements."""
+        """Return the sum divided by the number of elements."""
         length = self.value.size if axis is None else self.shape[axis]
         return self.sum(axis, keepdims=keepdims) / float(length)
 
@@ -207,20 +209,20 @@ class Number:
         return Number(self.value, self.dtype, self.error, self.void)
 
     def plus_relative(self, roundings: float) -> Number:
-        """Return the same numbers with so many more roundings allowed."""
+        """Return the same numbers with a bound wider by this number of roundings."""
         with np.errstate(all="ignore"):
             error = self.error + roundings * UNIT[self.dtype] * np.abs(self.value)
         return Number(self.value, self.dtype, error, self.void, [(self, lambda g: g)])
 
     def limit(self) -> Floats:
-        """Return how far each element may lie from the exact result: inf where no claim can be made."""
+        """Return the largest allowed distance of each element from the exact result: inf where no claim can be made."""
         with np.errstate(all="ignore"):
             oracle = UNIT["float64"] * np.abs(self.value)  # the definition is itself a rounded float64
             return np.where(self.void | np.isnan(self.value), np.inf, FACTOR * self.error + 4.0 * oracle)
 
 
 class Test:
-    """Whether a difference is positive: `truth` as the values say, `open` where the bound leaves it undecided."""
+    """Whether a difference is positive: `truth` of the values, `open` where the bound leaves it undecided."""
 
     def __init__(self, difference: Number, *, strict: bool) -> None:
         value = difference.value
@@ -229,9 +231,9 @@ class Test:
             self.open: Bools = (np.abs(value) <= difference.error) & (difference.error > 0.0) | difference.void
 
     def __invert__(self) -> Test:
-        other = object.__new__(Test)
-        other.truth, other.open = ~self.truth, self.open
-        return other
+        inverse = object.__new__(Test)
+        inverse.truth, inverse.open = ~self.truth, self.open
+        return inverse
 
     def __and__(self, other: Any) -> Test:
         b = as_test(other)
@@ -244,17 +246,17 @@ class Test:
 
 
 def as_test(condition: Any) -> Test:
-    """Return a `Test` unchanged, and truth values as a test that is decided everywhere."""
+    """Return a `Test` unchanged, and booleans as a test that is decided everywhere."""
     if isinstance(condition, Test):
         return condition
-    made = object.__new__(Test)
-    made.truth = np.asarray(condition, bool)
-    made.open = np.zeros(made.truth.shape, bool)
-    return made
+    decided = object.__new__(Test)
+    decided.truth = np.asarray(condition, bool)
+    decided.open = np.zeros(decided.truth.shape, bool)
+    return decided
 
 
 def constant(values: npt.ArrayLike, dtype: str) -> Number:
-    """Return numbers as they stand in the dtype: a Python scalar is rounded once, data of the dtype not at all."""
+    """Return constants of the dtype: a scalar is rounded once, an array is taken as exact."""
     values = np.asarray(values)
     if values.ndim == 0:
         with np.errstate(over="ignore"):
@@ -263,7 +265,7 @@ def constant(values: npt.ArrayLike, dtype: str) -> Number:
 
 
 def number(data: npt.ArrayLike, dtype: str | None = None) -> Number:
-    """Return data as exact numbers of its own dtype; half types are computed in float32."""
+    """Return data as exact numbers of its own dtype; half-precision data is computed in float32."""
     array = np.asarray(data)
     return Number(array, dtype or ("float64" if array.dtype == np.float64 else "float32"))
 
@@ -274,30 +276,30 @@ def gradient(result: Number, *of: Number) -> list[Number]:
         result._rank: (result, Number(np.ones(result.shape), result.dtype))  # noqa: SLF001
     }
     wanted = {x._rank for x in of}  # noqa: SLF001
-    found: dict[int, Number] = {}
+    cotangents: dict[int, Number] = {}
     while pending:
         rank = max(pending)
         node, cotangent = pending.pop(rank)
         if rank in wanted:
-            found[rank] = cotangent
+            cotangents[rank] = cotangent
         for parent, rule in node._parents:  # noqa: SLF001
             if not (parent._parents or parent._rank in wanted):  # noqa: SLF001
                 continue
-            arrived = _narrowed(rule(cotangent), parent.shape)
-            before = pending.get(parent._rank)  # noqa: SLF001
-            pending[parent._rank] = (parent, arrived if before is None else before[1] + arrived)  # noqa: SLF001
-    return [found.get(x._rank, Number(np.zeros(x.shape), x.dtype)) for x in of]  # noqa: SLF001
+            contribution = _narrowed(rule(cotangent), parent.shape)
+            earlier = pending.get(parent._rank)  # noqa: SLF001
+            pending[parent._rank] = (parent, contribution if earlier is None else earlier[1] + contribution)  # noqa: SLF001
+    return [cotangents.get(x._rank, Number(np.zeros(x.shape), x.dtype)) for x in of]  # noqa: SLF001
 
 
 def widest(forms: Iterable[Number]) -> Floats:
-    """Return the largest limit of several forms of one program, element by element; void only where all are."""
+    """Return the elementwise largest limit of several forms of one program; inf only where every form is void."""
     limits = [form.limit() for form in forms]
     largest = np.max([np.where(np.isinf(limit), -1.0, limit) for limit in limits], axis=0)
     return np.where(largest < 0.0, np.inf, largest)
 
 
 def _narrowed(g: Number, shape: tuple[int, ...]) -> Number:
-    """Add up what broadcasting repeated."""
+    """Sum a cotangent over the axes that broadcasting added."""
     if g.shape == shape:
         return g
     while len(g.shape) > len(shape):
@@ -305,14 +307,14 @@ def _narrowed(g: Number, shape: tuple[int, ...]) -> Number:
     for axis, size in enumerate(shape):
         if size == 1 and g.shape[axis] != 1:
             g = g.sum(axis=axis, keepdims=True)
-    if g.shape != shape:  # a cotangent that was not broadcast itself, such as that of a scalar
+    if g.shape != shape:  # a cotangent that was never broadcast, such as that of a scalar
         wide = [np.broadcast_to(x, shape) for x in (g.value, g.error, g.void)]
         return Number(wide[0], g.dtype, wide[1], wide[2])
     return g
 
 
 def _is_power_of_two(x: Number) -> Bools:
-    mantissa, _ = np.frexp(x.value)  # of what is not finite it is not finite
+    mantissa, _ = np.frexp(x.value)  # not finite for infinities and NaN
     return np.asarray((np.abs(mantissa) == 0.5) & (x.error == 0.0))
 
 

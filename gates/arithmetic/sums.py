@@ -1,4 +1,4 @@
-"""The partial sums of a sum, in the worst of the orders in which libraries add."""
+"""The partial sums of a sum, in the worst of the orders that libraries use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LANES = (8, 32)  # accumulators of NumPy's and of vectorised sums
 
 
 def worst_sums(values: Floats, axis: int | None, u: float) -> tuple[Floats, Floats]:
-    """Return the sums, and for each the largest Σ|partial sums| over the usual orders."""
+    """Return each sum, and its largest Σ|partial sums| over the usual orders of addition."""
     if axis is None:
         if values.ndim <= 1:
             return _along(values.reshape(-1), u)
@@ -26,7 +26,7 @@ def worst_sums(values: Floats, axis: int | None, u: float) -> tuple[Floats, Floa
 
 
 def _along(values: Floats, u: float) -> tuple[Floats, Floats]:
-    """Return sums over the last axis and the largest Σ|partial sums| of them."""
+    """Return the sums over the last axis and the largest Σ|partial sums| of each."""
     with np.errstate(all="ignore"):
         total = values.sum(axis=-1)
         if values.shape[-1] < 2:
@@ -43,14 +43,14 @@ def _along(values: Floats, u: float) -> tuple[Floats, Floats]:
 
 
 def _partial(values: Floats, u: float) -> Floats:
-    """Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding.
+    """Return Σ|partial sums| in this order: the first term is exact, and an exact 0 adds no rounding.
 
-    Nor does an addition err by more than its term: the partial sum before it is a number of the dtype, and no nearer one
-    than the nearest is returned. So a term below u times the partial sum counts with its own size.
+    An addition errs by at most its term, because the previous partial sum is itself a candidate for the rounded result.
+    So a term below u times the partial sum counts with its own size.
     """
     sums = np.minimum(np.abs(values.cumsum(axis=-1)), np.abs(values) / u)
     terms = values != 0.0
-    if terms[..., 0].all():  # then all but the first count
+    if terms[..., 0].all():  # every term but the first rounds
         sums[..., 0] = 0.0
     else:
         sums = np.where(terms.cumsum(axis=-1) > 1, sums, 0.0)

@@ -1,1 +1,1 @@
-"""Say what wrong code computes instead: one forward definition per op, with named edits that compose."""
+"""Identify what wrong code computes instead, by a search over named edits of each op's forward definition."""

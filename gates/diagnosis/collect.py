@@ -1,4 +1,4 @@
-"""Diagnose the ops of a run whose definition does not hold: one answer for each subject and op."""
+"""Diagnose the ops of a run whose definition does not hold, once for each subject and op."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gates.diagnosis import samples as asking
+from gates.diagnosis import samples
 from gates.diagnosis.diagnose import Diagnosis, diagnose
 from gates.families.program import Program
 from gates.families.programs import programs
@@ -17,30 +17,29 @@ from gates.run.choices import chosen
 from gates.run.plan import Options, PlannedCase
 from gates.worker.process import Worker, WorkerError
 
-TRIES = 3  # cases of an op that are taken as examples until one has a name
+TRIES = 3  # failing cases of an op that are diagnosed until one is named
 NAMED = frozenset(("convention", "mistake", "scaled", "lower precision", "ambiguous"))
-BY_VALUE = frozenset(("definition",))  # causes of a verdict that says: other numbers than asked
 
 
 @dataclass(slots=True)
 class Diagnoser:
-    """Notes the verdicts of a run; afterwards says what each wrong op computes instead."""
+    """Notes the verdicts of a run and then diagnoses each wrong op."""
 
     cases: Sequence[PlannedCase]
     options: Options
     failures: dict[tuple[str, str], list[Verdict]] = field(default_factory=dict)
 
     def note(self, verdict: Verdict) -> None:
-        """Keep a verdict that says that a definition does not hold."""
+        """Keep a verdict if its definition does not hold."""
         if verdict.status == "wrong" and verdict.level == "definition" and verdict.evidence:
             self.failures.setdefault((verdict.subject, verdict.op), []).append(verdict)
 
     def run(self) -> Iterator[DiagnosisRecord]:
-        """Yield a record for each subject and op that a program knows and that returned numbers."""
+        """Yield a record for each subject and wrong op that has a program and returned numbers."""
         planned = {case.names: case for case in self.cases}
         for subject in {case.subject.name: case.subject for case in self.cases}.values():
-            wrong = {op: found for (name, op), found in self.failures.items() if name == subject.name}
-            known = {op: found for op, found in wrong.items() if op.partition("[")[0] in programs()}
+            wrong = {op: verdicts for (name, op), verdicts in self.failures.items() if name == subject.name}
+            known = {op: verdicts for op, verdicts in wrong.items() if op.partition("[")[0] in programs()}
             if known:
                 with contextlib.suppress(WorkerError):
                     yield from self._of(subject, known, planned)
@@ -60,8 +59,8 @@ class Diagnoser:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What was found of one failing case."""
+class _DiagnosedCase:
+    """The diagnosis of one failing case."""
 
     diagnosis: Diagnosis
     verdict: Verdict
@@ -78,42 +77,46 @@ def _diagnosed(
     verdicts: Sequence[Verdict],
     planned: Mapping[tuple[str, str, str], PlannedCase],
 ) -> DiagnosisRecord | None:
-    """Take failing cases as examples until one has a name; then look whether the one with most settings shows a bug more.
+    """Diagnose failing cases until one is named; then see whether the case with the most settings reveals a second bug.
 
-    A mistake in the KL, for one, does not show in a case without.
+    A mistake in the KL, for example, is invisible in a case without one.
     """
-    start, places = time.monotonic(), {names: place for place, names in enumerate(planned)}
-    ordered = sorted(verdicts, key=lambda one: places[one.gate, one.subject, one.case])
-    richest = max(ordered, key=lambda one: _settings(planned[one.gate, one.subject, one.case]))
-    best: _Found | None = None
+    start, position = time.monotonic(), {names: index for index, names in enumerate(planned)}
+    ordered = sorted(verdicts, key=lambda v: position[v.gate, v.subject, v.case])
+    richest = max(ordered, key=lambda v: _settings(planned[v.gate, v.subject, v.case]))
+    best: _DiagnosedCase | None = None
     for verdict in ordered[:TRIES]:
-        found = _of_case(program, worker, verdict, planned[verdict.gate, verdict.subject, verdict.case])
-        if found is not None and (best is None or found.named):
-            best = found
+        diagnosed = _of_case(program, worker, verdict, planned[verdict.gate, verdict.subject, verdict.case])
+        if diagnosed is not None and (best is None or diagnosed.named):
+            best = diagnosed
         if best is not None and best.named:
             break
     if best is None or best.verdict is not richest:
-        found = _of_case(program, worker, richest, planned[richest.gate, richest.subject, richest.case])
-        if found is not None and (best is None or (found.named and best.diagnosis.words in found.diagnosis.words)):
-            best = found
+        diagnosed = _of_case(program, worker, richest, planned[richest.gate, richest.subject, richest.case])
+        if diagnosed is not None and (
+            best is None or (diagnosed.named and best.diagnosis.words in diagnosed.diagnosis.words)
+        ):
+            best = diagnosed
     return None if best is None else record(best, seconds=time.monotonic() - start)
 
 
-def _of_case(program: Program, worker: Worker, verdict: Verdict, case: PlannedCase) -> _Found | None:
+def _of_case(program: Program, worker: Worker, verdict: Verdict, case: PlannedCase) -> _DiagnosedCase | None:
     case = chosen(case, worker.hello)
-    given = asking.example(case.gate, case.case, verdict.seed, program.op)
-    found = asking.ask(program, worker, given) if given is not None else []
-    return None if len(found) < asking.LEAST else _Found(diagnose(program, found), verdict, len(found))
+    example = samples.example(case.gate, case.case, verdict.seed, program.op)
+    answered = samples.ask(program, worker, example) if example is not None else []
+    return (
+        None if len(answered) < samples.LEAST else _DiagnosedCase(diagnose(program, answered), verdict, len(answered))
+    )
 
 
 def _settings(planned: PlannedCase) -> int:
-    """Return how many conventions of a case are on."""
+    """Return how many conventions of a case are switched on."""
     return sum(choice is not None and choice is not False for choice in planned.case.conventions.values())
 
 
-def record(found: _Found, *, seconds: float) -> DiagnosisRecord:
+def record(case: _DiagnosedCase, *, seconds: float) -> DiagnosisRecord:
     """Return a diagnosis as a line of a results file."""
-    diagnosis, verdict = found.diagnosis, found.verdict
+    diagnosis, verdict = case.diagnosis, case.verdict
     return DiagnosisRecord(
         subject=verdict.subject,
         op=verdict.op,
@@ -125,6 +128,6 @@ def record(found: _Found, *, seconds: float) -> DiagnosisRecord:
         rho=diagnosis.rho,
         next_rho=diagnosis.next_rho,
         tried=diagnosis.tried,
-        inputs=found.inputs,
+        inputs=case.inputs,
         seconds=round(seconds, 3),
     )

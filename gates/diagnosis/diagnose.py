@@ -1,4 +1,4 @@
-"""Name what a subject computes, from what it returned for the designed inputs of an op."""
+"""Name what a subject computes, given its outputs for the designed inputs of an op."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Diagnosis:
     """What a subject computes.
 
     Attributes:
-        kind: what sort of answer this is; "ambiguous": two definitions that mean different things match.
-        words: to be read after "computes:"; empty where nothing is known.
-        where: the part of the elements where the difference lives, where nothing is known.
-        rho: the largest error in limits of what is named.
-        next_rho: that of the nearest one that means something else, or a number that it is not below.
-        tried: how many candidates were compared.
+        kind: the type of the result; "ambiguous": two candidates with different meanings match.
+        words: text to follow "computes:"; empty if nothing is known.
+        where: the elements that differ, if nothing is known.
+        rho: the largest error of the named candidate, in its limits.
+        next_rho: the same, or a lower bound of it, for the nearest candidate of another meaning.
+        tried: number of candidates compared.
     """
 
     kind: Kind
@@ -42,7 +42,7 @@ class Diagnosis:
 def diagnose(
     program: Program, samples: Sequence[Sample], asked: Choices | None = None, *, pairs: bool = True
 ) -> Diagnosis:
-    """Return the name of what was computed, or where it differs from what was asked; `pairs` also tries two edits at once."""
+    """Name what was computed, or locate its difference from what was asked; `pairs` also tries two edits at once."""
     choices = program.asked(samples[0].inputs) if asked is None else asked
     search = Search(program, samples, choices)
     base = Candidate()
@@ -52,8 +52,8 @@ def diagnose(
     tried = 1
     for candidates, named in _stages(search, pairs=pairs):
         tried += len(candidates)
-        if found := named(search, candidates, tried):
-            return found
+        if diagnosis := named(search, candidates, tried):
+            return diagnosis
     return Diagnosis("nothing known", where=where(program, search), tried=tried)
 
 
@@ -61,12 +61,12 @@ Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
 
 
 def _stages(search: Search, *, pairs: bool) -> Iterator[tuple[Sequence[Candidate], Named]]:
-    """Yield candidates in the order in which they are tried, with how a match among them is named."""
+    """Yield groups of candidates in the order of trial, each with the function that names a match."""
     base, singles = Candidate(), list(search.singles())
     yield singles, _matched
     yield [Candidate((edit,)) for edit in search.program.fitted(search.asked, search.samples)], _matched
     yield [base, *singles], _by_output
-    yield [one for one in (scaled(search, candidate) for candidate in (base, *singles)) if one is not None], _matched
+    yield [times for candidate in (base, *singles) if (times := scaled(search, candidate)) is not None], _matched
     if pairs and search.program.pairs:
         room = search.room()
         yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
@@ -78,7 +78,7 @@ def _matched(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
 
 
 def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
-    """Return the name of what is computed where nothing is asked: a definition with its libraries, or one with an edit."""
+    """Name what is computed when nothing is asked: a preset with its libraries, or a preset with one edit."""
     choices = program.asked(samples[0].inputs)
     search = Search(program, samples, choices)
     presets = [Candidate((edit,)) for edit in program.presets(choices)]
@@ -95,19 +95,19 @@ def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     ]
     room = search.room()
     near = [candidate for candidate in edited if search.near(candidate, room)]
-    if found := _named(first_matches(search, near), len(presets) + len(edited)):
-        return found
+    if diagnosis := _named(first_matches(search, near), len(presets) + len(edited)):
+        return diagnosis
     return diagnose(program, samples, choices)
 
 
-def _named(found: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis | None:
-    if not found or found[0][1] > MATCH:
+def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis | None:
+    if not matches or matches[0][1] > MATCH:
         return None
-    (best, rho), *others = found
+    (best, rho), *others = matches
     following = others[0][1] if others else APART
     if others:
-        words = " or ".join(f"“{one.sentence}”" for one, _ in found[:2])
-        return Diagnosis("ambiguous", f"cannot tell {words}", rho=rho, next_rho=following, tried=tried)
+        both = " or ".join(f"“{candidate.sentence}”" for candidate, _ in matches[:2])
+        return Diagnosis("ambiguous", f"cannot tell {both}", rho=rho, next_rho=following, tried=tried)
     if best.scale != 1.0:
         return Diagnosis("scaled", _times(best), rho=rho, next_rho=following, tried=tried)
     kind: Kind = "convention" if all(edit.convention for edit in best.edits) else "mistake"
@@ -119,19 +119,19 @@ def _times(candidate: Candidate) -> str:
 
 
 def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
-    """Name the loss and its gradient apart, where the loss is the one that is asked."""
+    """Name the gradient alone, if the loss is as asked."""
     if not search.program.variable or search.distance(Candidate(), outputs=("loss",), enough=MATCH) > MATCH:
         return None
-    found = _named(first_matches(search, candidates, ("gradient",)), tried)
-    if found is None and (times := scaled(search, Candidate())) is not None:
-        found = _named(first_matches(search, [times], ("gradient",)), tried + 1)
-    if found is None or found.kind == "ambiguous":
-        return found
+    diagnosis = _named(first_matches(search, candidates, ("gradient",)), tried)
+    if diagnosis is None and (times := scaled(search, Candidate())) is not None:
+        diagnosis = _named(first_matches(search, [times], ("gradient",)), tried + 1)
+    if diagnosis is None or diagnosis.kind == "ambiguous":
+        return diagnosis
     return Diagnosis(
-        found.kind,
-        f"the loss as asked, its gradient that of: {found.words}",
-        rho=found.rho,
-        next_rho=found.next_rho,
+        diagnosis.kind,
+        f"the loss as asked, its gradient that of: {diagnosis.words}",
+        rho=diagnosis.rho,
+        next_rho=diagnosis.next_rho,
         tried=tried,
     )
 
@@ -145,8 +145,8 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
     if rho >= coarse or (others and others[0][0] < APART * rho) or not _rounded(search, best):
         return None
-    words = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"
-    return Diagnosis("lower precision", words, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
+    computed = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"
+    return Diagnosis("lower precision", computed, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
 
 
 def _in_float64(search: Search) -> bool:
@@ -155,7 +155,7 @@ def _in_float64(search: Search) -> bool:
 
 
 def _rounded(search: Search, candidate: Candidate) -> bool:
-    """Whether the errors vary as those of roundings do: elsewhere a factor or a shift of its own is on every call."""
+    """Whether the errors look like rounding noise; a systematic error would scale or shift each call."""
     for index, sample in enumerate(search.samples):
         for output, (value, limit) in search.evaluated(candidate, index).items():
             got = sample.got.get(output)
@@ -170,7 +170,7 @@ def _rounded(search: Search, candidate: Candidate) -> bool:
 
 
 def where(program: Program, search: Search) -> str:
-    """Return the named set of elements that holds every difference and little else."""
+    """Name the set of elements that contains every difference and few other elements."""
     wrong: dict[str, list[Array]] = {}
     named: dict[tuple[str, str], list[Array]] = {}
     for index, sample in enumerate(search.samples):
@@ -180,13 +180,13 @@ def where(program: Program, search: Search) -> str:
                 continue
             off = ~(difference(got, value) <= MATCH * limit) & np.isfinite(limit)
             wrong.setdefault(output, []).append(off.reshape(-1))
-            for name, place in program.places(sample.inputs, output):
-                named.setdefault((output, name), []).append(np.asarray(place).reshape(-1))
-    best, found = 0.5, ""  # of the elements of a place that differ
+            for name, elements in program.places(sample.inputs, output):
+                named.setdefault((output, name), []).append(np.asarray(elements).reshape(-1))
+    best, location = 0.5, ""  # least share of differing elements in a named set
     for (output, name), parts in named.items():
-        off, place = np.concatenate(wrong[output]), np.concatenate(parts)
-        if off.any() and off.size == place.size and not (off & ~place).any() and place.any():
-            share = float(off[place].mean())
+        off, elements = np.concatenate(wrong[output]), np.concatenate(parts)
+        if off.any() and off.size == elements.size and not (off & ~elements).any() and elements.any():
+            share = float(off[elements].mean())
             if share > best:
-                best, found = share, f"{output} differs only {name}"
-    return found
+                best, location = share, f"{output} differs only {name}"
+    return location

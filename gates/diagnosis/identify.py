@@ -1,11 +1,11 @@
-"""Say what an op of a subject computes, with nothing asked."""
+"""Identify what an op of a subject computes when nothing is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gates.diagnosis import samples as asking
+from gates.diagnosis import samples
 from gates.diagnosis.diagnose import Diagnosis, identify
 from gates.families.program import Inputs, Program, Sample
 from gates.model import Case, Gate, Subject, UnsupportedError
@@ -14,7 +14,7 @@ from gates.run.judge import lacking
 from gates.run.plan import PlannedCase, case_seed
 from gates.worker.process import Worker
 
-TRIES = 12  # cases whose settings a subject is called with until it answers
+TRIES = 12  # cases whose settings are tried until the subject answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class Identified:
 
     Attributes:
         op: its name.
-        diagnosis: what was found; None where the subject answered no call.
-        settings: the keywords of the calls that are no arrays.
-        inputs: how many designed calls were answered.
+        diagnosis: its diagnosis; None if the subject answered too few calls.
+        settings: the scalar and text arguments of the calls.
+        inputs: number of designed calls that were answered.
         reason: why there is no diagnosis.
     """
 
@@ -59,10 +59,10 @@ def identified(program: Program, gates: Iterable[Gate], subject: Subject, thread
     try:
         if program.op not in worker.hello.provides:
             return Identified(program.op, None, {}, 0, f"{subject.name} does not have {program.op}")
-        for given in _examples(program, gates, subject, worker):
-            found = asking.ask(program, worker, given)
-            if len(found) >= asking.LEAST:
-                return Identified(program.op, identify(program, found), _settings(found[0]), len(found))
+        for example in _examples(program, gates, subject, worker):
+            answered = samples.ask(program, worker, example)
+            if len(answered) >= samples.LEAST:
+                return Identified(program.op, identify(program, answered), _settings(answered[0]), len(answered))
             if not worker.alive:
                 worker = Worker.start(subject, threads=threads)
     finally:
@@ -71,15 +71,15 @@ def identified(program: Program, gates: Iterable[Gate], subject: Subject, thread
 
 
 def _examples(program: Program, gates: Iterable[Gate], subject: Subject, worker: Worker) -> Iterator[Inputs]:
-    """Yield calls of cases that the subject declares to support, those with a KL first: they show more."""
-    found: list[Inputs] = []
+    """Yield example calls of cases that the subject supports, those with a KL first because they reveal more."""
+    examples: list[Inputs] = []
     for gate, case in _cases(program, gates):
         planned = _chosen(PlannedCase(gate, subject, case), worker)
-        if len(found) < TRIES and planned is not None and not lacking(planned, worker.hello):
-            given = asking.example(gate, planned.case, case_seed(gate, case, 0), program.op)
-            found += [] if given is None else [given]
-    for given in sorted(found, key=lambda inputs: not inputs.get("beta")):
-        yield from program.examples(given)
+        if len(examples) < TRIES and planned is not None and not lacking(planned, worker.hello):
+            example = samples.example(gate, planned.case, case_seed(gate, case, 0), program.op)
+            examples += [] if example is None else [example]
+    for example in sorted(examples, key=lambda inputs: not inputs.get("beta")):
+        yield from program.examples(example)
 
 
 def _chosen(planned: PlannedCase, worker: Worker) -> PlannedCase | None:

@@ -1,6 +1,6 @@
-"""Make seeded inputs that several families use, with NumPy alone.
+"""Draw seeded inputs that several families use, with NumPy alone.
 
-Recorded verdicts name the case and the seed: a case whose numbers change needs another name.
+Recorded verdicts name case and seed, so a case whose numbers change needs a new name.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Rng = np.random.Generator
 
 
 def rewards(rng: Rng, groups: int, size: int, dtype: str) -> Array:
-    """Return prompt-major rewards (groups · size,) of the types that trainers meet; no group is constant.
+    """Return prompt-major rewards (groups · size,) of the kinds that trainers see; no group is constant.
 
-    In turn: 0/1 scores, a uniform score, scores around 1000 that differ by hundredths, and scores that differ by 1e-3.
+    In turn: 0/1 scores, uniform scores, scores around 1000 that differ by hundredths, and scores that differ by 1e-3.
     """
     kinds = (
         lambda: rng.integers(0, 2, size).astype(np.float64),
@@ -42,10 +42,10 @@ def logprobs(rng: Rng, shape: tuple[int, ...]) -> Array:
 def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high: float) -> tuple[Array, Array]:
     """Return (policy, reference) log-probs whose difference d = reference − policy has |d| log-uniform in [low, high].
 
-    Both are at most 0 and of the size of d, so that d survives the rounding to the dtype.
+    Both are at most 0 and of the magnitude of d, so that d survives rounding to the dtype.
     """
     size = 10.0 ** rng.uniform(np.log10(low), np.log10(high), shape)
-    size.flat[:2] = low, high  # both ends of the range are always drawn
+    size.flat[:2] = low, high  # always include both ends of the range
     nearer = -size * rng.uniform(0.05, 0.5, shape)
     farther = nearer - size
     rising = rng.random(shape) < 0.5  # half the pairs have d > 0
@@ -54,21 +54,21 @@ def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high
 
 
 def ragged_mask(rng: Rng, rows: int, width: int, *, empty_row: bool = False) -> Array:
-    """Return a (rows, width) mask of valid prefixes; the last row alone is as long as the mask is wide."""
+    """Return a (rows, width) mask of valid prefixes; only the last row has full width."""
     lengths = rng.integers(max(1, width // 4), width, rows)
-    lengths[-1] = width  # a completion cut by the limit: only it shows a lost last column
+    lengths[-1] = width  # a truncated completion, the only row that reveals a lost last column
     if empty_row:
         lengths[rows // 2] = 0
     return np.arange(width) < lengths[:, None]
 
 
 def rounded(inputs: Mapping[str, Any], scalars: Collection[str]) -> dict[str, Any]:
-    """Return the inputs with these scalars rounded to the dtype of the policy, as a kernel rounds them."""
+    """Return the inputs with these scalars rounded to the policy's dtype, as a kernel rounds them."""
     dtype = inputs["policy"].dtype.type
     return {k: float(dtype(v)) if k in scalars and v is not None else v for k, v in inputs.items()}
 
 
-def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch
+def loss_inputs(  # noqa: PLR0913  one keyword for each property of a batch
     rng: Rng,
     *,
     rows: int = 8,
@@ -110,7 +110,7 @@ def loss_inputs(  # noqa: PLR0913  a case names what it needs of a batch
 
 
 def in_dtype(values: Array, dtype: str) -> Array:
-    """Return the values in a dtype; bfloat16 as the float32 numbers that it holds, rounded to nearest even."""
+    """Return the values in a dtype; for bfloat16, float32 numbers rounded to its nearest even value."""
     if dtype != "bfloat16":
         return values.astype(dtype)
     bits = np.atleast_1d(values.astype(np.float32)).view(np.uint32)

@@ -1,4 +1,4 @@
-"""Mutations that are edits of an op's program: one object is a mutant of a proof and a candidate of a diagnosis."""
+"""Mutations from edits of an op's program, so that one object is a mutant of a proof and a candidate of diagnosis."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gates.families.program import Program
 
 
 def edited(program: Program, *words: str) -> Callable[[Fn], Fn]:
-    """Return the patch that replaces an op of a host by its program with an edit, in the dtype of the data.
+    """Return the patch that replaces an op by its program with one edit, in the dtype of the data.
 
     Args:
         program: the forward definition of the op.
-        words: what the edit computes, as `program.edits` names it, alone or with what is asked; of several, for different
-            choices, the first that acts.
+        words: `words` or `sentence` of an edit in `program.edits`; with several, for different choices, the first that
+            exists for the choices of a call.
 
-    A call on whose choices none of these edits acts is the host's own.
+    A call for whose choices none of these edits exists goes to the original.
     """
 
     @mutation
@@ -28,13 +28,13 @@ def edited(program: Program, *words: str) -> Callable[[Fn], Fn]:
         inputs = {**dict(zip(_arrays(original), arrays, strict=False)), **keywords}
         asked = program.asked(inputs)
         edits = {name: edit for edit in program.edits(asked) for name in (edit.words, edit.sentence)}
-        named = next((edits[name] for name in words if name in edits), None)
-        if named is None:
+        chosen = next((edits[name] for name in words if name in edits), None)
+        if chosen is None:
             return original(**inputs)
         dtype = next(x.dtype for x in inputs.values() if isinstance(x, np.ndarray) and x.dtype.kind in "fV")
         wide = np.promote_types(dtype, np.float32) if dtype.kind == "f" else np.dtype(np.float32)
-        found = evaluate(program, inputs, Candidate((named,)).choices(asked))
-        cast = {name: x.astype(dtype if name == "gradient" else wide)[()] for name, (x, _) in found.items()}
+        outputs = evaluate(program, inputs, Candidate((chosen,)).choices(asked))
+        cast = {name: x.astype(dtype if name == "gradient" else wide)[()] for name, (x, _) in outputs.items()}
         return cast if len(cast) > 1 else next(iter(cast.values()))
 
     return mistaken

@@ -1,4 +1,4 @@
-"""Register mutations of the subjects that host them: the NumPy baseline, the MLX trainer and rlkernels."""
+"""Register mutations of their host subjects: the NumPy baseline, the MLX trainer and rlkernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gates.registry import REGISTRY
 HOSTS = {"numpy": "gates.subjects.numpy_baseline", "reference": "reference.trainer", "rlkernels": "gates.subjects"}
 
 
-def mutant(  # noqa: PLR0913  one keyword for each fact that the catalogue of mutants shows
+def mutant(  # noqa: PLR0913  one keyword for each fact in the catalogue of mutants
     host: str,
     name: str,
     target: str,
@@ -26,11 +26,11 @@ def mutant(  # noqa: PLR0913  one keyword for each fact that the catalogue of mu
 ) -> None:
     """Register a mutation of a host subject.
 
-    `target` is the function that is replaced, "module:qualname" below the host's package in HOSTS. `patch` makes the
-    mistaken function, "module:function" below `gates.families`. See `gates.model.Mutant` for the other fields.
+    `target` is the replaced function, "module:qualname" below the host's package in HOSTS. `patch` is the function that
+    makes its replacement, "module:function" below `gates.families`. See `gates.model.Mutant` for the other fields.
     """
-    where, made = f"{HOSTS[host]}.{target}", f"gates.families.{patch}"
-    REGISTRY.add_mutant(Mutant(name, mistake, host, where, made, caught_by, source, arises, theme, symptom, at))
+    target, patch = f"{HOSTS[host]}.{target}", f"gates.families.{patch}"
+    REGISTRY.add_mutant(Mutant(name, mistake, host, target, patch, caught_by, source, arises, theme, symptom, at))
 
 
 in_numpy = partial(mutant, "numpy")

@@ -1,6 +1,6 @@
 """Call an op with the same numbers in other memory layouts.
 
-A subject may refuse a layout with a clear error. Other numbers and crashes are failures.
+A subject may refuse a layout with a clear error; other results and crashes are failures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LAYOUTS = ("strided", "read-only", "big-endian")
 def values(
     t: Trial, op: Op, inputs: Mapping[str, Any], arrays: tuple[str, ...]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each layout that the subject accepts, with what it returns for these arrays in that layout."""
+    """Yield each layout that the subject accepts, with its outputs for these arrays in that layout."""
     for layout in LAYOUTS:
         try:
             outcome = t.call(op, layout=dict.fromkeys(arrays, layout), **inputs)

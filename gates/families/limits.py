@@ -1,4 +1,4 @@
-"""Textbook limits: the widest bound on the rounding error of a program over the forms in which it is usually written."""
+"""Textbook limits: the widest rounding-error bound of a program over its usual algebraic forms."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gates.families.program import Choices, Data, Inputs, Program
 
 @dataclass(frozen=True, slots=True)
 class Rounded(Data):
-    """The inputs of a call as numbers with bounds, for a program that holds its constants in the data's dtype.
+    """The inputs of a call as numbers with bounds, and constants rounded to the data's dtype.
 
     Attributes:
-        slack: roundings of a constant that the dtype cannot hold, where some programs hold it wider.
+        slack: roundings added to an inexact constant, because some programs keep it in a wider dtype.
     """
 
     bounded: bool = True
@@ -33,7 +33,7 @@ class Rounded(Data):
 def evaluated(
     program: Program, inputs: Inputs, forms: Iterable[Choices], *, slack: float = 0.0
 ) -> list[Mapping[str, Value]]:
-    """Return the outputs of a call as numbers with bounds, once for each form: choices that change roundings only."""
+    """Return the outputs of a call as numbers with bounds, for each form: choices that change only roundings."""
     data, asked = Rounded(inputs, slack=slack), program.asked(inputs)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -41,6 +41,6 @@ def evaluated(
 
 
 def limits(program: Program, inputs: Inputs, forms: Iterable[Choices], *, slack: float = 0.0) -> dict[str, Floats]:
-    """Return how far a careful program in the data's dtype may be off, by output; inf where the dtype may overflow."""
-    found = evaluated(program, inputs, forms, slack=slack)
-    return {name: widest([form[name] for form in found]) for name in found[0]}
+    """Return by output the limits of a careful program in the data's dtype; inf where the dtype may overflow."""
+    outputs = evaluated(program, inputs, forms, slack=slack)
+    return {name: widest([form[name] for form in outputs]) for name in outputs[0]}

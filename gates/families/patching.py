@@ -1,4 +1,4 @@
-"""How a mutation is written: a function of the original function and of the arguments of its call."""
+"""Write mutations as functions of the original function and the arguments of a call."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Fn = Callable[..., Any]
 
 
 def mutation(mistaken: Fn) -> Callable[[Fn], Fn]:
-    """Return the patch that replaces a function by `mistaken`, which gets the original before the call's arguments.
+    """Return the patch that replaces a function by `mistaken(original, *arguments)`.
 
-    Workers apply it to the patch target of a mutant. What it returns is a function, so that a method stays one.
+    Workers apply it to the target of a mutant. The replacement is a plain function, so that a method stays a method.
     """
 
     @wraps(mistaken)

@@ -1,4 +1,4 @@
-"""The types of a diagnosis: a forward definition, the edits that change it, and what one call of it is given."""
+"""The types of a program: a forward definition, its edits, and the data of one call."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Inputs = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One change of a definition, such as a mask that is shifted by one position.
+    """One change of a definition, such as a mask shifted by one position.
 
     Attributes:
-        words: what the edited definition computes, to be read after "computes:".
-        changes: the choices that it makes instead of those that are asked.
-        convention: whether some library makes this choice on purpose; such edits are named first.
-        asked: what is asked instead, in words that follow "asked:"; empty where the words say it.
+        words: what the edited definition computes, as text after "computes:".
+        changes: the choices that it makes instead of those asked.
+        convention: whether a library makes this choice on purpose; conventions are named first.
+        asked: what is asked instead, as text after "asked:"; empty if `words` says it.
     """
 
     words: str
@@ -34,13 +34,13 @@ class Edit:
 
     @property
     def sentence(self) -> str:
-        """The words, and what was asked."""
+        """The words with what was asked."""
         return f"{self.words} (asked: {self.asked})" if self.asked else self.words
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The inputs of one call, as float64 arrays, or as numbers that carry a bound and a gradient."""
+    """The inputs of one call, as float64 arrays, or as numbers with a bound and a gradient."""
 
     inputs: Inputs
     bounded: bool
@@ -49,16 +49,16 @@ class Data:
         return self.inputs[name]
 
     def get(self, name: str) -> Any:
-        """Return an input as it was given, or None."""
+        """Return an input unchanged, or None."""
         return self.inputs.get(name)
 
     def lift(self, values: Any, dtype: str | None = None) -> Value:
-        """Return an array of the data's dtype to compute with."""
+        """Return an array to compute with: numbers with bounds in the data's dtype, or plain float64."""
         array = np.asarray(values)
         return number(array, dtype) if self.bounded else array.astype(np.float64)
 
     def scalar(self, value: float, dtype: str) -> Value:
-        """Return a constant such as ε, which a program may hold in the dtype or wider."""
+        """Return a constant such as ε, which a program may keep in the dtype or in a wider one."""
         if not self.bounded:
             return float(value)
         return Number(float(value), dtype, abs(float(np.asarray(value, dtype)) - float(value)))
@@ -70,20 +70,20 @@ class Program:
 
     Attributes:
         op: the op's name.
-        asked: the choices that the keywords of a call ask for.
-        compute: outputs by name from the data, the choices, and the variable of the gradient if there is one.
-        edits: the edits that change something in these choices.
-        inputs: at least eight designed calls with the settings and the layout of an example: batches of several shapes
-            whose arrays tell the edits from each other.
+        asked: returns the choices that the keywords of a call ask for.
+        compute: returns outputs by name, given data, choices and the variable of the gradient, if any.
+        edits: yields the edits that differ from these choices.
+        inputs: yields at least eight designed calls with the settings and layout of an example: batches of several shapes
+            whose values tell the edits apart.
         outputs: the outputs that are compared.
-        optional: those of them that a call may leave out, such as an entropy that is not asked for.
-        variable: the input by which `gradient` is the derivative of the output `loss`; empty: there is none.
-        places: named sets of elements of one output, to say where a difference lives when nothing matches.
-        fitted: edits whose constants are solved for from what the subject returned.
-        presets: definitions by name, with the libraries' settings that choose them; each is an edit of any choices.
-        pairs: whether two edits at once are tried; not where each costs a gradient.
-        examples: what `gates identify` calls with, from a case's call, such as one that has every constant; the first that
-            the subject answers is taken.
+        optional: the outputs that a call may omit, such as an entropy that was not requested.
+        variable: the input with respect to which the output `loss` is differentiated; empty: no gradient.
+        places: yields named sets of elements of one output, to locate a difference when no candidate matches.
+        fitted: yields edits whose constants are solved for from the subject's outputs.
+        presets: yields the published definitions with their library settings, as edits.
+        pairs: whether two edits at once are tried; False where each costs a gradient.
+        examples: yields the calls that `gates identify` tries, given a case's call, such as one with every constant; the
+            first that the subject answers is used.
     """
 
     op: str
@@ -103,7 +103,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One designed call, and what the subject returned for it: float64 arrays by output."""
+    """One designed call and the subject's outputs as float64 arrays."""
 
     inputs: Inputs
     got: Mapping[str, Array]

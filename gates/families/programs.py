@@ -1,4 +1,4 @@
-"""The forward formulas of the families, by op."""
+"""The programs of all families, by op."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ FORMULAS = (  # modules of gates.families
 
 @cache
 def programs() -> Mapping[str, Program]:
-    """Return the formula of each op that can be diagnosed, by the op's name; they are imported at the first call."""
+    """Return the program of each op that can be diagnosed, imported at the first call."""
     modules = (import_module(f"gates.families.{name}") for name in FORMULAS)
     return {program.op: program for module in modules for program in module.PROGRAMS}

@@ -14,16 +14,16 @@ from gates.families.valid import DTYPES
 from gates.model import Array
 
 SHAPES = ((4, 7), (6, 5), (2, 11), (8, 6), (5, 9), (6, 8), (3, 10), (4, 12))
-"""Rows and slots: no two are alike, so that no scale is free."""
+"""Rows and slots, all different, so that no factor can hide in the shape."""
 
 
 def masks(example: Inputs, first: str, rng: np.random.Generator) -> Iterator[Array]:
-    """Yield eight masks: lengths differ, arrays are wider than their longest row; empty rows, holes and padding as the example has.
+    """Yield eight masks with different lengths and padding; empty rows, holes and left padding only if the example has them.
 
     Args:
         example: a call.
         first: the name of an array of tokens in it.
-        rng: what lengths are drawn with.
+        rng: the generator of the lengths.
     """
     counts = np.asarray(Grid.of(example, first).counts)
     prefix = example.get("mask") is None
@@ -79,7 +79,7 @@ def laid_out(example: Inputs, first: str, values: dict[str, Array], mask: Array)
 
 
 def tokens(inputs: Inputs, first: str) -> Array:
-    """Return which elements of an array of tokens are tokens."""
+    """Return the mask of tokens in the shape of an array."""
     grid = Grid.of(inputs, first)
     return np.asarray(grid.back(np.asarray(grid.counts)))
 

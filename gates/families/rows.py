@@ -1,4 +1,4 @@
-"""Rows of tokens in a forward definition: where they stand, masks that are misread, and means over tokens."""
+"""Rows of tokens in a forward definition: their layout, misread masks, and sums over tokens."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MASKS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Rows of tokens as (B, T), of an array that came so or as (N,).
+    """Rows of tokens as (B, T), from an array of that shape or a flat one, (N,).
 
     Attributes:
-        counts: the slots that hold a token.
-        place: for each slot, the element of the flat array, or None where the array came as (B, T).
+        counts: (B, T) bool, true on tokens.
+        place: (B, T), the index of each slot in the flat array; None for an array of shape (B, T).
     """
 
     counts: Array
@@ -38,7 +38,7 @@ class Grid:
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any], name: str) -> Grid:
-        """Return the grid of an input with `mask`, `lengths` or neither, and perhaps `row_mask`."""
+        """Return the grid of an input with `mask`, `lengths` or neither, and an optional `row_mask`."""
         shape, lengths = np.shape(inputs[name]), inputs.get("lengths")
         if len(shape) == 1:
             sizes = np.asarray([shape[0]] if lengths is None else lengths)
@@ -54,7 +54,7 @@ class Grid:
         return cls(counts if excluded is None else counts & np.asarray(excluded, bool)[:, None], None)
 
     def wide(self, value: Value) -> Value:
-        """Return numbers of slots or rows as (B, T)."""
+        """Return values of slots or rows as (B, T)."""
         if self.place is not None and value.shape == (int(self.counts.sum()),):
             return where(self.counts, value[self.place], 0.0)
         if len(value.shape) == 1:
@@ -66,12 +66,12 @@ class Grid:
         return self.wide(data.lift(data[name]))
 
     def back(self, wide: Value) -> Value:
-        """Return (B, T) numbers in the layout that came."""
+        """Return (B, T) values in the layout of the input."""
         return wide[self.counts] if self.place is not None else wide
 
 
 def misread(counts: Array, choice: str) -> Array:
-    """Return the mask as one of `MASKS` reads it; any other word leaves it as it is."""
+    """Return the mask as misread by one of `MASKS`; any other choice leaves it unchanged."""
     if choice == "shifted left":
         return np.pad(counts[:, 1:], ((0, 0), (0, 1)))
     if choice == "shifted right":
@@ -85,15 +85,15 @@ def misread(counts: Array, choice: str) -> Array:
         return np.asarray(counts & (np.arange(counts.shape[1]) != index[:, None]))
     if choice == "filled":
         return np.asarray(counts[:, ::-1].cumsum(axis=1)[:, ::-1] > 0)
-    found: Array = {"all": np.ones_like(counts), "inverted": ~counts}.get(choice, counts)
-    return found
+    mask: Array = {"all": np.ones_like(counts), "inverted": ~counts}.get(choice, counts)
+    return mask
 
 
 def tokens(counts: Array) -> Array:
-    """Return the tokens of each row, (B, 1) float64, 1 for an empty one."""
+    """Return the number of tokens of each row, (B, 1) float64, at least 1."""
     return np.asarray(np.maximum(counts.sum(axis=1, keepdims=True), 1.0))
 
 
 def total(value: Value, counts: Array) -> Value:
-    """Add up the tokens of each row, (B, 1)."""
+    """Return the sum over the tokens of each row, (B, 1)."""
     return where(counts, value, 0.0).sum(1, keepdims=True)

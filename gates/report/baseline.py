@@ -65,28 +65,28 @@ def compare(before: Results, after: Results) -> Changes:
     parts = {kind: why for kind, run in (("new", before), ("gone", after)) if (why := _in_part(run))}
     versions = (before.header.definitions, after.header.definitions)
     redefined = versions[0] != versions[1]
-    found = [
+    changes = [
         change
         for names in sorted({*here, *new})
         if (change := _change(names, here.get(names), new.get(names), redefined=redefined))
     ]
-    known = [change for change in found if change.kind not in parts]
+    known = [change for change in changes if change.kind not in parts]
     return Changes(
         since=before.path.name,
         started=before.header.started,
         commit=before.header.commit,
         settings=tuple(_settings(before.header, after.header)),
         changes=tuple(sorted(known, key=lambda change: KINDS.index(change.kind))),
-        same=len({*here, *new}) - len(found),
+        same=len({*here, *new}) - len(changes),
         elsewhere=len(old) - len(here),
         definitions=versions if redefined else None,
-        unjudged=len(found) - len(known),
+        unjudged=len(changes) - len(known),
         parts=tuple(parts.values()),
     )
 
 
 def _in_part(run: Results) -> str:
-    """Return why a run may lack verdicts of its plan, or nothing if it is whole."""
+    """Return why a run may lack verdicts of its plan; empty if it has all of them."""
     plan = run.header.plan
     if run.summary is None:
         return f"{run.path.name} is {run.state}"

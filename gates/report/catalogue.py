@@ -26,11 +26,11 @@ def reports(source: str) -> list[Report]:
 
 
 def _report(part: str) -> Report:
-    if (found := THREAD.fullmatch(part)) is None:
+    if (match := THREAD.fullmatch(part)) is None:
         return Report(part)
-    repository, number = found["repository"], found["number"]
+    repository, number = match["repository"], match["number"]
     # GitHub redirects the address of an issue to the pull request of that number
-    return Report(found["words"], f"{repository}#{number}", f"https://github.com/{repository}/issues/{number}")
+    return Report(match["words"], f"{repository}#{number}", f"https://github.com/{repository}/issues/{number}")
 
 
 def is_public(mutant: Mutant) -> bool:
@@ -44,18 +44,20 @@ def chosen(registry: Registry, patterns: Iterable[str]) -> list[Mutant]:
     Raises:
         ConfigurationError: a pattern selects none.
     """
-    found: dict[str, Mutant] = {}
-    wanted = list(patterns)
+    selected: dict[str, Mutant] = {}
+    patterns = list(patterns)
     known = dict.fromkeys(name for mutant in registry.mutants.values() for name in _names(mutant))
-    for pattern in wanted:
+    for pattern in patterns:
         named = set(matching(pattern, known))
-        hits = {m.name: m for m in registry.mutants.values() if m.theme == pattern or not named.isdisjoint(_names(m))}
-        if not hits:
+        matches = {
+            m.name: m for m in registry.mutants.values() if m.theme == pattern or not named.isdisjoint(_names(m))
+        }
+        if not matches:
             raise ConfigurationError(
                 f"no mutant matches {pattern!r}; name a mutant, a gate, a prefix or glob of one, or a theme: {', '.join(THEMES)}"
             )
-        found |= hits
-    return list(found.values()) if wanted else list(registry.mutants.values())
+        selected |= matches
+    return list(selected.values()) if patterns else list(registry.mutants.values())
 
 
 def _names(mutant: Mutant) -> tuple[str, ...]:
@@ -89,13 +91,17 @@ def page(mutants: Iterable[Mutant]) -> str:
         "",
         _summary(known),
         "",
-        *(f"- [{theme}](#{theme.replace(' ', '-').lower()}): {len(found)}" for theme, found in themes.items() if found),
+        *(
+            f"- [{theme}](#{theme.replace(' ', '-').lower()}): {len(members)}"
+            for theme, members in themes.items()
+            if members
+        ),
         "",
     ]
-    for theme, found in themes.items():
-        if found:
+    for theme, members in themes.items():
+        if members:
             lines += [f"## {theme}", ""]
-            lines += [*map(_entry, found), ""]
+            lines += [*map(_entry, members), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -109,7 +115,7 @@ def _summary(mutants: list[Mutant]) -> str:
 
 
 def _entry(mutant: Mutant) -> str:
-    """Return one item of the list: what it is, what it looks like, where it is from, what catches it."""
+    """Return one item of the list: mutation, symptom, source and the gates that catch it."""
     parts = [f"- **{mutant.name}**: {mutant.mistake}.", f"In training: {mutant.symptom}"]
     if mutant.source:
         parts.append(f"Reported in {'; '.join(map(_link, reports(mutant.source)))}.")

@@ -20,57 +20,57 @@ IN_FULL = (
 MOST = 100  # lines that may precede the results of the run itself
 
 
-def changes_text(found: Changes) -> str:
-    """Return lines for a terminal; the last one counts."""
-    lines = [one_line(f"changes since {found.since} ({when(found)}):")]
-    lines += [one_line(f"  {words}") for words in settings(found)]
-    lines += [f"  {words}" for words in listed(found)]
-    return "\n".join([*lines, f"  {count(found)}"])
+def changes_text(changes: Changes) -> str:
+    """Return lines for a terminal; the last one has the counts."""
+    lines = [one_line(f"changes since {changes.since} ({when(changes)}):")]
+    lines += [one_line(f"  {words}") for words in settings(changes)]
+    lines += [f"  {words}" for words in listed(changes)]
+    return "\n".join([*lines, f"  {count(changes)}"])
 
 
-def changes_markdown(found: Changes) -> str:
+def changes_markdown(changes: Changes) -> str:
     """Return a section of a document."""
     lines = [
-        f"## Changes since {code(found.since)}",
+        f"## Changes since {code(changes.since)}",
         "",
-        f"Recorded {when(found)}. {count(found).capitalize()}.",
+        f"Recorded {when(changes)}. {count(changes).capitalize()}.",
         "",
     ]
-    changed = settings(found) + listed(found)
+    changed = settings(changes) + listed(changes)
     more = [f"- {len(changed) - MOST} more are in the JSON form"] if len(changed) > MOST else []
     return "\n".join([*lines, *(f"- {in_table(words)}" for words in changed[:MOST]), *more, ""] if changed else lines)
 
 
-def changes_document(found: Changes) -> dict[str, Any]:
+def changes_document(changes: Changes) -> dict[str, Any]:
     """Return the changes as a JSON value."""
-    return asdict(found)
+    return asdict(changes)
 
 
-def settings(found: Changes) -> list[str]:
+def settings(changes: Changes) -> list[str]:
     """Return a sentence for each setting in which the runs differ, and for a changed version of the definitions."""
-    lines = [f"{name.replace('_', ' ')} was {then}, is {now}" for name, then, now in found.settings]
-    if found.definitions is None:
+    lines = [f"{name.replace('_', ' ')} was {then}, is {now}" for name, then, now in changes.settings]
+    if changes.definitions is None:
         return lines
-    then, now = (version or "an unknown version" for version in found.definitions)
+    then, now = (version or "an unknown version" for version in changes.definitions)
     return [f"the definitions changed from {then} to {now}: a changed verdict may come from them", *lines]
 
 
-def count(found: Changes) -> str:
+def count(changes: Changes) -> str:
     """Return how many changes of each type there are, and how many cases did not change."""
     plural = {"new failure": "new failures"}
-    counts = [(len(found.of(kind)), kind) for kind in KINDS]
+    counts = [(len(changes.of(kind)), kind) for kind in KINDS]
     words = [f"{number} {plural.get(kind, kind) if number != 1 else kind}" for number, kind in counts if number]
-    beside = f"; {found.elsewhere} of gates or subjects that this run does not have" if found.elsewhere else ""
-    unknown = f"; {found.unjudged} judged in one run only" if found.unjudged else ""
-    why = f" ({' and '.join(found.parts)})" if found.parts else ""
-    return f"{', '.join(words) or 'no changes'}, {found.same} as before{beside}{unknown}{why}"
+    beside = f"; {changes.elsewhere} of gates or subjects that this run does not have" if changes.elsewhere else ""
+    unknown = f"; {changes.unjudged} judged in one run only" if changes.unjudged else ""
+    why = f" ({' and '.join(changes.parts)})" if changes.parts else ""
+    return f"{', '.join(words) or 'no changes'}, {changes.same} as before{beside}{unknown}{why}"
 
 
-def listed(found: Changes) -> list[str]:
+def listed(changed: Changes) -> list[str]:
     """Return a line for each important change, and for each group of the others."""
     lines = []
     groups: dict[tuple[str, str, str], list[Change]] = defaultdict(list)
-    for change in found.changes:
+    for change in changed.changes:
         if change.kind in IN_FULL:
             reason = f": {change.reason}" if change.reason else ""
             turned = f"{change.before or 'not judged'} → {change.after}"
@@ -84,6 +84,6 @@ def listed(found: Changes) -> list[str]:
     return lines
 
 
-def when(found: Changes) -> str:
+def when(changes: Changes) -> str:
     """Return date and commit of the baseline."""
-    return found.started + (f", commit {found.commit[:12]}" if found.commit else "")
+    return changes.started + (f", commit {changes.commit[:12]}" if changes.commit else "")

@@ -1,4 +1,4 @@
-"""The conformance report: how each library was graded op by op, what was found in it, and what of it is covered."""
+"""The conformance report: the grade of each op of each library, the findings, and the coverage of public names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INDENT = "  "
 
 
 def screen(results: ConformanceResults, problems: Sequence[str]) -> Iterator[str]:
-    """Yield the lines of one library: its counts, the ops that are not correct, and what the records do not explain."""
+    """Yield the lines of one library: counts, ops that are not correct, and problems that no record explains."""
     header, width = results.header, columns()
     counts = Counter(grade.grade for grade in results.grades)
     rows = Counter(row.status for row in results.coverage)
@@ -65,16 +65,16 @@ def _named(grade: GradeRecord, peer: str) -> str:
     return grade.op if grade.subject == peer else f"{grade.op} of {grade.subject}"
 
 
-def render(found: Iterable[ConformanceResults]) -> str:
+def render(results: Iterable[ConformanceResults]) -> str:
     """Return the report as markdown: the matrix, the findings, and the coverage."""
-    libraries = sorted(found, key=lambda one: one.header.peer)
+    libraries = sorted(results, key=lambda library: library.header.peer)
     return "\n".join([*_head(libraries), *_matrix(libraries), *_findings(libraries), *_coverage(libraries)]) + "\n"
 
 
 def _head(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
-    versions = ", ".join(sorted({one.header.definitions for one in libraries}))
-    machines = ", ".join(sorted({one.header.machine.cpu for one in libraries}))
-    days = sorted(one.header.started[:10] for one in libraries)
+    versions = ", ".join(sorted({library.header.definitions for library in libraries}))
+    machines = ", ".join(sorted({library.header.machine.cpu for library in libraries}))
+    days = sorted(library.header.started[:10] for library in libraries)
     yield "# Conformance: how libraries compute what they name"
     yield ""
     yield (
@@ -95,12 +95,12 @@ def _head(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
 
 def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     grades = {
-        (one.header.peer, grade.op): grade
-        for one in libraries
-        for grade in one.grades
-        if grade.subject == one.header.peer
+        (library.header.peer, grade.op): grade
+        for library in libraries
+        for grade in library.grades
+        if grade.subject == library.header.peer
     }
-    names = [one.header.peer for one in libraries]
+    names = [library.header.peer for library in libraries]
     yield "## Grades"
     yield ""
     yield (
@@ -109,13 +109,15 @@ def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
         "the library does not have it. A number counts the cases."
     )
     yield ""
-    yield _row(["op", *(f"{one.header.peer} {one.header.version}" for one in libraries)])
+    yield _row(["op", *(f"{library.header.peer} {library.header.version}" for library in libraries)])
     yield _row(["---"] * (len(names) + 1))
     for op in sorted({op for _, op in grades}):
         yield _row([f"`{op}`", *(_cell(grades.get((name, op))) for name in names)])
-    yield _row(["**ops correct**", *(_share(one) for one in libraries)])
+    yield _row(["**ops correct**", *(_share(library) for library in libraries)])
     yield ""
-    variants = [(one, grade) for one in libraries for grade in one.grades if grade.subject != one.header.peer]
+    variants = [
+        (library, grade) for library in libraries for grade in library.grades if grade.subject != library.header.peer
+    ]
     if variants:
         yield (
             "Documented parameter sets, judged apart: "
@@ -133,13 +135,13 @@ def _cell(grade: GradeRecord | None) -> str:
     return f"{MARKS[grade.grade]} {grade.of_this_grade}/{grade.cases}"
 
 
-def _share(one: ConformanceResults) -> str:
-    own = [grade for grade in one.grades if grade.subject == one.header.peer]
+def _share(library: ConformanceResults) -> str:
+    own = [grade for grade in library.grades if grade.subject == library.header.peer]
     return f"{sum(grade.grade in GOOD for grade in own)} of {len(own)}"
 
 
 def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
-    every = [(one, finding) for one in libraries for finding in one.findings]
+    every = [(library, finding) for library in libraries for finding in library.findings]
     counts = Counter(finding.kind for _, finding in every)
     yield "## Findings"
     yield ""
@@ -150,21 +152,21 @@ def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
         "reproduced in this record."
     )
     for kind, (title, words) in KINDS.items():
-        chosen = [(one, finding) for one, finding in every if finding.kind == kind]
+        chosen = [(library, finding) for library, finding in every if finding.kind == kind]
         if chosen:
             yield from ("", f"### {title}", "", words, "")
-            yield from (_item(one, finding) for one, finding in chosen)
+            yield from (_item(library, finding) for library, finding in chosen)
     yield ""
 
 
-def _item(one: ConformanceResults, finding: FindingRecord) -> str:
+def _item(library: ConformanceResults, finding: FindingRecord) -> str:
     grades = (
         f"{finding.grade}: {', '.join(f'`{op}`' for op in finding.ops)}" if finding.ops else "no op of ours shows it"
     )
     computes = f" Computes: {finding.computes}." if finding.computes else ""
     shown = "" if finding.reproduced else " (not reproduced in this record)"
     return (
-        f"- **{finding.id}** ({one.header.peer} {one.header.version}, `{finding.where}`; {grades}){shown}: {finding.says}"
+        f"- **{finding.id}** ({library.header.peer} {library.header.version}, `{finding.where}`; {grades}){shown}: {finding.says}"
         f"{computes} Measured: {finding.number}. In a run: {finding.consequence}"
     )
 
@@ -176,9 +178,9 @@ def _coverage(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     yield ""
     yield _row(["library", "names", *COVERAGE])
     yield _row(["---"] * (len(COVERAGE) + 2))
-    for one in libraries:
-        counts = Counter(row.status for row in one.coverage)
-        yield _row([one.header.peer, str(len(one.coverage)), *(str(counts[status]) for status in COVERAGE)])
+    for library in libraries:
+        counts = Counter(row.status for row in library.coverage)
+        yield _row([library.header.peer, str(len(library.coverage)), *(str(counts[status]) for status in COVERAGE)])
 
 
 def _row(cells: Iterable[str]) -> str:

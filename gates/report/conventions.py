@@ -14,7 +14,7 @@ from gates.model import Op, Wire
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """One line about a convention, and what a subject declares, with its meaning where that is not plain."""
+    """One line about a convention, and an example of a declaration, with its meaning where it is not obvious."""
 
     words: str
     example: str = ""  # empty: the first choice that cases request

@@ -42,13 +42,13 @@ def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate
 
 
 def misspelt(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> list[str]:
-    """Return the sentences of `unasked` about conventions and their choices that are near a known word."""
+    """Return the sentences of `unasked` about conventions and choices that resemble a known one."""
     sentences = unasked(subject, provides, gates)
     return [words for words in sentences if words.startswith("the conventions of") and words.endswith("?")]
 
 
 def undeparted(subject: str, documented: Iterable[str], gates: Iterable[Gate]) -> Iterator[str]:
-    """Yield a sentence for each documented deviation under a name that no gate has: it would have no effect."""
+    """Yield a sentence for each documented deviation whose name no gate has, so that it has no effect."""
     names = {gate.name: None for gate in gates if gate.name}
     for name in sorted(documented):
         if name not in names:
@@ -60,7 +60,7 @@ def _nearest_few(name: str, known: Collection[str]) -> str:
 
 
 def _all_but(choice: str, known: Collection[str]) -> str:
-    """Return the known name that differs only in case or by a letter, or nothing."""
+    """Return the known name that differs only in case or by one letter; empty if there is none."""
     return next(iter(nearest(choice, known, cutoff=0.8)), "")
 
 

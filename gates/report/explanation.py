@@ -74,14 +74,14 @@ def defined_in(gate: Gate) -> str:
 
 def levels(gate: Gate) -> dict[Level, list[str]]:
     """Return the levels of a gate's claims, its own first, each with the cases and quantities that have another."""
-    found: dict[Level, list[str]] = {gate.level: []}
+    by_level: dict[Level, list[str]] = {gate.level: []}
     for case in gate.cases:
         if case.level is not None and case.level != gate.level:
-            found.setdefault(case.level, []).append(case.name)
+            by_level.setdefault(case.level, []).append(case.name)
     for quantity, bound in gate.bounds.items():
         if bound.level is not None and bound.level != gate.level:
-            found.setdefault(bound.level, []).append(quantity)
-    return found
+            by_level.setdefault(bound.level, []).append(quantity)
+    return by_level
 
 
 def _limit(bound: Bound) -> str | float:

@@ -41,7 +41,7 @@ class Failure:
 
 def failures(run: Results) -> list[Failure]:
     """Return the failures without mutants, by status, subject and gate."""
-    found: dict[tuple[str, str, str], list[VerdictRecord]] = defaultdict(list)
+    verdicts_of: dict[tuple[str, str, str], list[VerdictRecord]] = defaultdict(list)
     ran: Counter[tuple[str, str]] = Counter()
     for verdict in run.verdicts:
         if verdict.mutant is not None or verdict.status in NOT_JUDGED:
@@ -49,7 +49,7 @@ def failures(run: Results) -> list[Failure]:
         gate = "" if verdict.cause == "start" else verdict.gate
         ran[verdict.subject, gate] += 1
         if verdict.status != "correct":
-            found[shown(verdict), verdict.subject, gate].append(verdict)
+            verdicts_of[shown(verdict), verdict.subject, gate].append(verdict)
     small = smallest.by_gate(run.counterexamples)
     return [
         Failure(
@@ -61,7 +61,7 @@ def failures(run: Results) -> list[Failure]:
             tuple(small.get((subject, gate), ())),
         )
         for (status, subject, gate), verdicts in sorted(
-            found.items(), key=lambda item: (ORDER.index(item[0][0]), item[0])
+            verdicts_of.items(), key=lambda item: (ORDER.index(item[0][0]), item[0])
         )
     ]
 

@@ -68,8 +68,8 @@ def pictures_beside(files: Sequence[Path], form: ReportFormat | None, out: Path)
     """Return the pictures that a document names, by the path at which it will look for them."""
     if not files or not is_speed_file(files[0]) or (form or _speed_form(out)) != "md":
         return {}
-    found = render_pictures(map(read_speed, files))
-    return {out.with_name(name): visible(text) for name, text in found.items()}
+    pictures = render_pictures(map(read_speed, files))
+    return {out.with_name(name): visible(text) for name, text in pictures.items()}
 
 
 def _speed_form(out: Path | None) -> ReportFormat:

@@ -26,7 +26,7 @@ def render(form: ReportFormat, runs: Sequence[Results], changes: Changes | None 
 
 
 def pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None = None) -> Iterator[str]:
-    """Yield that text in pieces, since it may be larger than the memory; terminal control characters are escaped."""
+    """Yield that text in pieces, since it may not fit in memory; terminal control characters are escaped."""
     return map(visible, _pieces(form, runs, changes))
 
 
@@ -76,15 +76,15 @@ def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]
             "resumes": run.resumes,
             "calibrations": run.calibrations,
         }
-        for kind, found in records.items():
+        for kind, items in records.items():
             yield f',\n"{kind}": ['
-            for place, record in enumerate(found):
-                yield ",\n" if place else "\n"
+            for index, record in enumerate(items):
+                yield ",\n" if index else "\n"
                 yield as_line(record).rstrip()
             yield "]"
         grades = Grades.of_runs([run] if run.header.verb == "check" else ())
-        found_totals = {item.subject: item.ops for item in standings(grades)}
-        yield f',\n"totals": {json.dumps(found_totals, ensure_ascii=False)}'
+        totals = {item.subject: item.ops for item in standings(grades)}
+        yield f',\n"totals": {json.dumps(totals, ensure_ascii=False)}'
         rows = ",\n".join(json.dumps(grade.record(), ensure_ascii=False) for grade in grades.grades())
         yield f',\n"grades": [{rows}]'
         yield f',\n"summary": {as_line(run.summary).rstrip() if run.summary else "null"}}}'

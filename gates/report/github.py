@@ -23,34 +23,34 @@ SUMMARY_FILE = "GITHUB_STEP_SUMMARY"
 def commands(runs: Iterable[Results]) -> list[str]:
     """Return workflow commands, one per op and subject; errors first, since GitHub shows ten of each type.
 
-    What fails the run is an error, a milder grade or a waived failure a warning.
+    A failure that fails the run is an error; a milder grade or a waived failure is a warning.
     """
     errors: list[str] = []
     warnings: list[str] = []
     for run in runs:
         problems = run.summary.problems if run.summary else [run.state]
         errors += [_command("error", "gates", words) for words in problems]
-        small = by_op(run.counterexamples, run.judged)
-        for found in Grades.of_runs([run]).grades():
-            if found.status == "correct":
+        inputs = by_op(run.counterexamples, run.judged)
+        for grade in Grades.of_runs([run]).grades():
+            if grade.status == "correct":
                 continue
-            fails = found.verdict.status in {*failing(run.header.fail_on), "error"}
+            fails = grade.verdict.status in {*failing(run.header.fail_on), "error"}
             level, commands_ = ("error", errors) if fails else ("warning", warnings)
-            title = f"{found.subject} · {found.status if found.op == EVERY else found.op}"
-            item = small.get((found.subject, found.op))
-            commands_.append(_command(level, title, _words(found, item, run.path.parent)))
+            title = f"{grade.subject} · {grade.status if grade.op == EVERY else grade.op}"
+            item = inputs.get((grade.subject, grade.op))
+            commands_.append(_command(level, title, _words(grade, item, run.path.parent)))
         skipped = Counter((v.subject, v.reason) for v in run.verdicts if v.status == "skipped")
         for (subject, reason), count in sorted(skipped.items()):
             warnings.append(_command("warning", f"{subject} · skipped", f"{reason} ({count} cases)"))
     return [*errors, *warnings]
 
 
-def _words(found: OpGrade, small: CounterexampleRecord | None, folder: Path) -> str:
+def _words(grade: OpGrade, small: CounterexampleRecord | None, folder: Path) -> str:
     """Return the verdict that counts and an input on which the op fails, each on a line."""
-    verdict = found.verdict
-    if found.op == EVERY:
-        return f"{verdict.reason} ({found.cases} cases)"
-    words = f"{found.status} in {found.count}; {verdict.gate} · {verdict.case}: {verdict.reason}"
+    verdict = grade.verdict
+    if grade.op == EVERY:
+        return f"{verdict.reason} ({grade.cases} cases)"
+    words = f"{grade.status} in {grade.count}; {verdict.gate} · {verdict.case}: {verdict.reason}"
     return f"{words}\n{smallest.sentence(small, folder)}" if small and smallest.shrunk(small) else words
 
 

@@ -66,7 +66,7 @@ class OpGrade:
 
 
 @dataclass(slots=True)
-class _Found:
+class _OpVerdicts:
     """The verdicts of one op so far."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -81,38 +81,38 @@ class Grades:
     """Collects verdicts without mutants, one by one: it holds one verdict for each op and status."""
 
     left: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # not judged: subject, status, reason
-    _ops: dict[tuple[str, str], _Found] = field(default_factory=lambda: defaultdict(_Found))
+    _ops: dict[tuple[str, str], _OpVerdicts] = field(default_factory=lambda: defaultdict(_OpVerdicts))
 
     @classmethod
     def of(cls, verdicts: Iterable[AnyVerdict], mutants: Catalogue = UNKNOWN) -> Grades:
         """Return the grades of the verdicts of one run."""
-        found = cls()
+        grades = cls()
         for verdict in verdicts:
-            found.add(verdict, mutants)
-        return found
+            grades.add(verdict, mutants)
+        return grades
 
     @classmethod
     def of_runs(cls, runs: Iterable[Results]) -> Grades:
         """Return the grades of the unmutated subjects of recorded runs."""
-        found = cls()
+        grades = cls()
         for run in runs:
             for verdict in run.judged:
-                found.add(verdict, run.header.mutants)
-        return found
+                grades.add(verdict, run.header.mutants)
+        return grades
 
     def add(self, verdict: AnyVerdict, mutants: Catalogue = UNKNOWN) -> None:
         """Count a verdict of a run with these mutants."""
-        found = self._ops[verdict.subject, EVERY if verdict.cause == "start" else verdict.op or verdict.gate]
+        op = self._ops[verdict.subject, EVERY if verdict.cause == "start" else verdict.op or verdict.gate]
         status = shown(verdict)
-        found.counts[status] += 1
+        op.counts[status] += 1
         if verdict.status in NOT_JUDGED:
             self.left[verdict.subject, verdict.status, verdict.reason] += 1
             return
-        found.gates.add(verdict.gate)
-        found.mutants.update(mutants.get(verdict.gate, ()))
+        op.gates.add(verdict.gate)
+        op.mutants.update(mutants.get(verdict.gate, ()))
         rank = _rank(verdict)
-        if status not in found.first or rank < found.ranks[status]:
-            found.first[status], found.ranks[status] = verdict, rank
+        if status not in op.first or rank < op.ranks[status]:
+            op.first[status], op.ranks[status] = verdict, rank
 
     @property
     def subjects(self) -> list[str]:
@@ -121,40 +121,40 @@ class Grades:
 
     def grades(self, subject: str | None = None) -> list[OpGrade]:
         """Return the grades of the ops that were judged, by subject, worst first, then by op."""
-        found = [
-            self._grade(name, op, counted)
-            for (name, op), counted in self._ops.items()
-            if counted.first and subject in {None, name}
+        grades = [
+            self._grade(name, op, verdicts)
+            for (name, op), verdicts in self._ops.items()
+            if verdicts.first and subject in {None, name}
         ]
-        return sorted(found, key=lambda grade: (grade.subject, ORDER.index(grade.status), grade.op))
+        return sorted(grades, key=lambda grade: (grade.subject, ORDER.index(grade.status), grade.op))
 
     def cases(self, subject: str) -> tuple[int, int, int]:
         """Return how many cases of a subject were judged, how many there are, and the number of ops without a judged one."""
-        found = [counted for (name, _), counted in self._ops.items() if name == subject]
-        every = sum(counted.counts.total() for counted in found)
+        ops = [verdicts for (name, _), verdicts in self._ops.items() if name == subject]
+        every = sum(verdicts.counts.total() for verdicts in ops)
         left = sum(count for (name, _, _), count in self.left.items() if name == subject)
-        return every - left, every, sum(not counted.first for counted in found)
+        return every - left, every, sum(not verdicts.first for verdicts in ops)
 
     @property
     def table(self) -> list[tuple[str, list[OpGrade | None]]]:
         """Return a row for each op that was judged, with the grade of each subject, by name."""
-        found = {(grade.op, grade.subject): grade for grade in self.grades()}
-        names = sorted({op for op, _ in found})
-        return [(op, [found.get((op, subject)) for subject in sorted(self.subjects)]) for op in names]
+        grades = {(grade.op, grade.subject): grade for grade in self.grades()}
+        names = sorted({op for op, _ in grades})
+        return [(op, [grades.get((op, subject)) for subject in sorted(self.subjects)]) for op in names]
 
-    def _grade(self, subject: str, op: str, found: _Found) -> OpGrade:
-        status = _worst(found.first)
-        cases = sum(count for name, count in found.counts.items() if name not in NOT_JUDGED)
+    def _grade(self, subject: str, op: str, verdicts: _OpVerdicts) -> OpGrade:
+        status = _worst(verdicts.first)
+        cases = sum(count for name, count in verdicts.counts.items() if name not in NOT_JUDGED)
         return OpGrade(
             subject=subject,
             op=op,
             status=status,
             cases=cases,
-            like=found.counts[status],
-            left=found.counts.total() - cases,
-            gates=tuple(sorted(found.gates)),
-            mutants=frozenset(found.mutants),
-            verdict=found.first[status],
+            like=verdicts.counts[status],
+            left=verdicts.counts.total() - cases,
+            gates=tuple(sorted(verdicts.gates)),
+            mutants=frozenset(verdicts.mutants),
+            verdict=verdicts.first[status],
         )
 
 
@@ -163,11 +163,11 @@ def counted_mutants(names: Collection[str]) -> str:
     return f"{len(names)} {'mutant' if len(names) == 1 else 'mutants'}"
 
 
-def _worst(found: Mapping[str, AnyVerdict]) -> str:
-    """Return the worst shown status; a documented deviation counts where nothing that is not documented is as bad."""
-    statuses = {shown_as: verdict.status for shown_as, verdict in found.items()}
+def _worst(shown_verdicts: Mapping[str, AnyVerdict]) -> str:
+    """Return the worst shown status; a documented deviation only if no undocumented failure is as bad."""
+    statuses = {shown_as: verdict.status for shown_as, verdict in shown_verdicts.items()}
     bad = worst(list(statuses.values()))
-    return bad if bad in found else next(name for name, status in statuses.items() if status == bad)
+    return bad if bad in shown_verdicts else next(name for name, status in statuses.items() if status == bad)
 
 
 def _rank(verdict: AnyVerdict) -> Rank:

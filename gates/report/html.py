@@ -74,8 +74,8 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         counts=[(status, count) for status in STATUSES if (count := page.counted()[status])],
         symbols=SYMBOLS,
         most=MOST_REASONS,
-        smallest=[entry for entry in page.smallest if smallest.shrunk(entry.found)],
-        not_shrunk=smallest.not_shrunk(entry.found for entry in page.smallest),
+        smallest=[entry for entry in page.smallest if smallest.shrunk(entry.record)],
+        not_shrunk=smallest.not_shrunk(entry.record for entry in page.smallest),
         columns=[(status, TITLES.get(status, status)) for status in columns(standings(page.grades))],
         holes=condensed(page.holes),
         missed=[mutant for run in page.runs for mutant in run.mutants if mutant.state != "caught"],
@@ -105,9 +105,9 @@ def _contents(page: Page, shown: Mapping[str, object]) -> list[tuple[str, str]]:
 
 def _failing(page: Page) -> list[tuple[OpGrade, str]]:
     """Return the grades that are not correct, worst first, each with what the op computes instead."""
-    found = [grade for grade in page.grades.grades() if grade.status != "correct"]
-    found.sort(key=lambda grade: GRADES.index(grade.status))
-    return [(grade, diagnosis.words(page.diagnoses.get((grade.subject, grade.op)))) for grade in found]
+    grades = [grade for grade in page.grades.grades() if grade.status != "correct"]
+    grades.sort(key=lambda grade: GRADES.index(grade.status))
+    return [(grade, diagnosis.words(page.diagnoses.get((grade.subject, grade.op)))) for grade in grades]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,11 @@ class Reason:
 def _reasons(page: Page) -> list[Reason]:
     """Return the failures, errors first."""
     small = {
-        (entry.found.subject, entry.found.gate): entry for entry in page.smallest[::-1] if smallest.shrunk(entry.found)
+        (entry.record.subject, entry.record.gate): entry
+        for entry in page.smallest[::-1]
+        if smallest.shrunk(entry.record)
     }
-    found = []
+    reasons = []
     for subject, gate, status in sorted(page.worst, key=lambda key: (ORDER.index(key[2]), key)):
         _, case, seed, run, reason = page.worst[subject, gate, status]
         counts = page.counts[gate, subject]
@@ -137,24 +139,24 @@ def _reasons(page: Page) -> list[Reason]:
         count = f"{counts[status]} of {judged} {'case' if judged == 1 else 'cases'}"
         row = json.dumps([run, case, seed])
         first = small.get((subject, gate)) if status in FAILURES else None
-        found.append(Reason(subject, gate, status, count, page.place(gate, subject), row, f"{case}: {reason}", first))
-    return found
+        reasons.append(Reason(subject, gate, status, count, page.place(gate, subject), row, f"{case}: {reason}", first))
+    return reasons
 
 
-def _changed(found: Changes) -> dict[str, object]:
+def _changed(changed: Changes) -> dict[str, object]:
     return {
-        "since": found.since,
-        "when": changes.when(found),
-        "count": changes.count(found),
-        "settings": changes.settings(found),
-        "lines": [line.partition(": ")[::2] for line in changes.listed(found)],
+        "since": changed.since,
+        "when": changes.when(changed),
+        "count": changes.count(changed),
+        "settings": changes.settings(changed),
+        "lines": [line.partition(": ")[::2] for line in changes.listed(changed)],
     }
 
 
 def _calibrations(page: Page) -> list[tuple[str, calibration_plot.Plot]]:
     """Return the picture of each run that calibrated, with the run's file."""
-    found = [(run.name, calibration_plot.plot(run.calibrations)) for run in page.runs if run.calibrations]
-    return [(name, picture) for name, picture in found if picture]
+    plots = [(run.name, calibration_plot.plot(run.calibrations)) for run in page.runs if run.calibrations]
+    return [(name, picture) for name, picture in plots if picture]
 
 
 def _hash(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What `gates identify` prints."""
+"""Show which definition each op computes (`gates identify`)."""
 
 from __future__ import annotations
 
@@ -13,34 +13,37 @@ from gates.results.escape import one_line
 NAMED = frozenset(("as asked", "convention", "mistake", "scaled", "lower precision"))
 
 
-def lines(subject: str, found: Identified) -> str:
+def lines(subject: str, identified: Identified) -> str:
     """Return an op's name, what it computes, and how sure that is."""
-    if found.diagnosis is None:
-        return one_line(f"{found.op}  {found.reason}")
-    diagnosis, settings = found.diagnosis, " ".join(f"{name}={value}" for name, value in found.settings.items())
-    called = f"  {found.inputs} designed calls with {settings}; {diagnosis.tried} definitions compared"
+    if identified.diagnosis is None:
+        return one_line(f"{identified.op}  {identified.reason}")
+    diagnosis, settings = (
+        identified.diagnosis,
+        " ".join(f"{name}={value}" for name, value in identified.settings.items()),
+    )
+    called = f"  {identified.inputs} designed calls with {settings}; {diagnosis.tried} definitions compared"
     if diagnosis.kind == "nothing known":
         words = f"nothing that is known{f'; {diagnosis.where}' if diagnosis.where else ''}"
     else:
         words = "what its settings ask for" if diagnosis.kind == "as asked" else diagnosis.words
         called += f"; error {diagnosis.rho:.2g} of its limits"
     verb = "" if diagnosis.kind == "ambiguous" else "computes: "
-    return "\n".join(map(one_line, (f"{found.op} of {subject}  {verb}{words}", called)))
+    return "\n".join(map(one_line, (f"{identified.op} of {subject}  {verb}{words}", called)))
 
 
-def record(subject: str, found: Identified) -> dict[str, Any]:
+def record(subject: str, identified: Identified) -> dict[str, Any]:
     """Return the same as JSON."""
-    base = {"subject": subject, "op": found.op, "inputs": found.inputs, "settings": dict(found.settings)}
-    if found.diagnosis is None:
-        return {**base, "kind": "not called", "computes": "", "reason": found.reason}
-    diagnosis = found.diagnosis
+    base = {"subject": subject, "op": identified.op, "inputs": identified.inputs, "settings": dict(identified.settings)}
+    if identified.diagnosis is None:
+        return {**base, "kind": "not called", "computes": "", "reason": identified.reason}
+    diagnosis = identified.diagnosis
     rho = None if math.isnan(diagnosis.rho) else diagnosis.rho
     return {**base, "kind": diagnosis.kind, "computes": diagnosis.words, "where": diagnosis.where, "rho": rho}
 
 
-def exit_code(found: Sequence[Identified]) -> ExitCode:
+def exit_code(ops: Sequence[Identified]) -> ExitCode:
     """Return 0 if each op was named, 1 if one was not, 3 if none was called."""
-    called = [one.diagnosis for one in found if one.diagnosis is not None]
-    if not called:
+    diagnoses = [op.diagnosis for op in ops if op.diagnosis is not None]
+    if not diagnoses:
         return ExitCode.NOTHING
-    return ExitCode.HELD if all(one.kind in NAMED for one in called) else ExitCode.FAILED
+    return ExitCode.HELD if all(diagnosis.kind in NAMED for diagnosis in diagnoses) else ExitCode.FAILED

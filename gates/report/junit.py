@@ -32,7 +32,7 @@ COMMAND = re.compile(r"^(?=\s*::)", re.MULTILINE)  # GitHub obeys such a line of
 
 
 def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
-    """Yield one document; an unfinished run, one that measured nothing, and each problem beside the verdicts is an error in it."""
+    """Yield one document; an unfinished run, a run that measured nothing, and each problem of a run is an error in it."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="gates">\n'
     for run in runs:
         by_subject: dict[str, list[VerdictRecord]] = defaultdict(list)
@@ -45,13 +45,13 @@ def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
             fail_on = run.header.fail_on
             cases = [_case(v, small.get(smallest.verdict_key(v)), fail_on) for v in asked]
             yield _suite(run, subject, cases, left_out=len(ordered) - len(asked))
-        if beside := _beside(run):
-            yield _suite(run, "gates", [_problem(words) for words in beside])
+        if problems := _problems(run):
+            yield _suite(run, "gates", [_problem(words) for words in problems])
     yield "</testsuites>\n"
 
 
-def _beside(run: Results) -> list[str]:
-    """Return what is wrong with a run beside its verdicts, so that a document without a failure is green only if all held."""
+def _problems(run: Results) -> list[str]:
+    """Return the problems of a run other than its verdicts, so that a document without a failure means that all held."""
     if run.summary is None:
         return [run.state]
     nothing = [MEANINGS[ExitCode.NOTHING]] if run.summary.exit_code == ExitCode.NOTHING else []
@@ -67,12 +67,12 @@ def _suite(run: Results, name: str, cases: list[TestCase], left_out: int = 0) ->
     return str(suite.tostring(), "utf-8") + "\n"
 
 
-def _case(verdict: VerdictRecord, small: CounterexampleRecord | None, fail_on: Grade) -> TestCase:
+def _case(verdict: VerdictRecord, counterexample: CounterexampleRecord | None, fail_on: Grade) -> TestCase:
     case = TestCase(_legal(verdict.case), _legal(verdict.gate), round(verdict.seconds, 4))
     values = [("subject", verdict.subject), ("op", verdict.op), ("seed", str(verdict.seed)), ("status", shown(verdict))]
     values += [(item.quantity, sentence(item)) for item in verdict.evidence]
-    if small:
-        values += [("smallest input", small.file or ""), ("smallest input in words", small.words)]
+    if counterexample:
+        values += [("smallest input", counterexample.file or ""), ("smallest input in words", counterexample.words)]
     properties = Properties()
     for name, value in values:
         properties.append(Property(_legal(name), _legal(value)))
@@ -83,19 +83,21 @@ def _case(verdict: VerdictRecord, small: CounterexampleRecord | None, fail_on: G
         )
     elif verdict.status != "correct":
         kind = RESULTS.get(verdict.status, Failure)
-        words = f"{verdict.status}: {verdict.reason}" if kind is Skipped else verdict.reason
-        result = kind(_legal(words), _legal(verdict.cause))
-        result.text = COMMAND.sub(r"\\", _legal(f"{words}\n{smallest.sentence(small)}" if small else words))
+        message = f"{verdict.status}: {verdict.reason}" if kind is Skipped else verdict.reason
+        result = kind(_legal(message), _legal(verdict.cause))
+        result.text = COMMAND.sub(
+            r"\\", _legal(f"{message}\n{smallest.sentence(counterexample)}" if counterexample else message)
+        )
         case.append(result)
     return case
 
 
-def _problem(words: str) -> TestCase:
-    case = TestCase(_legal(words), "gates", 0.0)
-    case.append(Error(_legal(words), "run"))
+def _problem(problem: str) -> TestCase:
+    case = TestCase(_legal(problem), "gates", 0.0)
+    case.append(Error(_legal(problem), "run"))
     return case
 
 
 def _legal(text: str) -> str:
-    """Return the text with control characters escaped, and U+FFFD for what is no character of XML."""
+    """Return the text with control characters escaped and U+FFFD for characters that XML does not allow."""
     return visible(text).translate(NO_CHARACTERS)

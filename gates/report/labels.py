@@ -1,4 +1,4 @@
-"""The words for verdicts, evidence and exit codes."""
+"""Describe verdicts, evidence and exit codes in words."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ def _is_curve(line: object) -> bool:
 
 def read_curves(path: Path) -> list[dict[str, Any]]:
     """Return the lines of a file of learning curves."""
-    found = []
-    for number, text in whole_lines(path, torn=True):
+    curves = []
+    for number, content in whole_lines(path, torn=True):
         try:
-            line = json.loads(text)
+            line = json.loads(content)
         except (ValueError, RecursionError):
             raise ConfigurationError(f"{path}:{number} is no JSON") from None
         if not _is_curve(line):
@@ -54,8 +54,8 @@ def read_curves(path: Path) -> list[dict[str, Any]]:
             raise ConfigurationError(
                 f"{path}:{number} is no learning curve: step and {line['measure']} must be as many numbers"
             )
-        found.append(line)
-    return found
+        curves.append(line)
+    return curves
 
 
 def _drawable(line: Mapping[str, Any]) -> bool:
@@ -83,27 +83,26 @@ def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
     chosen = {measure: blocks[measure] for measure in AXES if measure in blocks}
     rows = [-(-len(panels) // COLUMNS) for panels in chosen.values()]
     with rc_context({"svg.hashsalt": "gates", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}):
-        figure = Figure(
-            figsize=(2.6 * COLUMNS, PANEL * sum(rows))
-        )  # a layout engine's last digits differ from run to run
+        # no layout engine: its last digits differ from run to run
+        figure = Figure(figsize=(2.6 * COLUMNS, PANEL * sum(rows)))
         top = sum(rows)
         for count, (measure, panels) in zip(rows, chosen.items(), strict=True):
-            place = {"top": (top - 0.15) / sum(rows), "bottom": (top - count + 0.25) / sum(rows)}
-            _block(figure, place, count, measure, panels)
+            extent = {"top": (top - 0.15) / sum(rows), "bottom": (top - count + 0.25) / sum(rows)}
+            _block(figure, extent, count, measure, panels)
             top -= count
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-    return text.getvalue()
+        svg = io.StringIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+    return svg.getvalue()
 
 
-def _block(figure: Any, place: Mapping[str, float], rows: int, measure: str, panels: Panels) -> None:
-    grid = figure.add_gridspec(rows, COLUMNS, left=0.08, right=0.99, hspace=0.3, wspace=0.12, **place)
+def _block(figure: Any, extent: Mapping[str, float], rows: int, measure: str, panels: Panels) -> None:
+    grid = figure.add_gridspec(rows, COLUMNS, left=0.08, right=0.99, hspace=0.3, wspace=0.12, **extent)
     axes = grid.subplots(sharex=True, sharey=True, squeeze=False).ravel()
     for axis, (name, lines) in zip(axes, panels.items(), strict=False):
         _panel(axis, name, measure, lines)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
-    middle = (place["top"] + place["bottom"]) / 2
+    middle = (extent["top"] + extent["bottom"]) / 2
     figure.text(0.015, middle, AXES[measure], rotation=90, ha="center", va="center")
     axes[-COLUMNS].set_xlabel("training steps")
 
@@ -111,8 +110,8 @@ def _block(figure: Any, place: Mapping[str, float], rows: int, measure: str, pan
 def _panel(axis: Any, name: str, measure: str, lines: Sequence[Mapping[str, Any]]) -> None:
     for curve in lines:
         axis.plot(curve["step"], curve[measure], linewidth=1.2, label=f"seed {curve['seed']}")
-    wanted = max(curve["start"] for curve in lines) + WANTED_GAIN[measure]
-    axis.axhline(wanted, color="0.5", linewidth=0.8, linestyle="--")
+    required = max(curve["start"] for curve in lines) + WANTED_GAIN[measure]
+    axis.axhline(required, color="0.5", linewidth=0.8, linestyle="--")
     axis.set_title(name, fontsize=9)
     if measure == "reward":
         axis.set_ylim(0.0, 1.0)

@@ -54,7 +54,7 @@ def render(runs: Iterable[Results], changed: Changes | None = None) -> str:
 
 
 def _full(run: Results) -> list[str]:
-    """Return all that is shown of a run."""
+    """Return the sections of one run."""
     head = markdown_head.title(run)
     match run.header.verb:
         case "check":
@@ -100,11 +100,11 @@ def _check(run: Results) -> list[str]:
 
 
 def _failures(run: Results) -> list[str]:
-    """Return what did not hold, worst first."""
+    """Return the failures, worst first."""
     lines = []
-    found = failures(run)
+    all_failures = failures(run)
     for status, title in TITLES.items():
-        here = [failure for failure in found if failure.status == status]
+        here = [failure for failure in all_failures if failure.status == status]
         if here:
             lines += [f"### {title}", "", *(line for failure in here for line in _failure(failure)), ""]
     lines += _not_shrunk(run.counterexamples)
@@ -115,16 +115,16 @@ def _failures(run: Results) -> list[str]:
 
 def subjects_table(grades: Grades) -> list[str]:
     """Return how many ops of each subject have each grade."""
-    found = standings(grades)
-    shown_columns = columns(found)
+    rows = standings(grades)
+    shown_columns = columns(rows)
     titles = (COLUMNS.get(name, name) for name in shown_columns)
     lines = [f"| subject | {' | '.join(f'ops {name}' for name in titles)} | cases judged |"]
     lines.append("|---" * (len(shown_columns) + 2) + "|")
-    for item in found:
-        numbers = ((name, item.ops.get(name, 0)) for name in shown_columns)
-        words = (f"**{count}**" if count and name in BOLD else str(count) for name, count in numbers)
-        lines.append(f"| {in_table(item.subject)} | {' | '.join(words)} | {item.ran} of {item.cases} |")
-    return [*lines, ""] if found else []
+    for row in rows:
+        numbers = ((name, row.ops.get(name, 0)) for name in shown_columns)
+        cells = (f"**{count}**" if count and name in BOLD else str(count) for name, count in numbers)
+        lines.append(f"| {in_table(row.subject)} | {' | '.join(cells)} | {row.ran} of {row.cases} |")
+    return [*lines, ""] if rows else []
 
 
 def _grades(grades: Grades) -> list[str]:
@@ -134,33 +134,33 @@ def _grades(grades: Grades) -> list[str]:
         return []
     subjects = sorted(grades.subjects)
     head = ["| op | " + " | ".join(map(in_table, subjects)) + " |", "|---" * (len(subjects) + 1) + "|"]
-    lines = (f"| {code(op, cell=True)} | {' | '.join(map(_grade, found))} |" for op, found in rows)
-    recorded = any(grade and grade.mutants for _, found in rows for grade in found)
+    lines = (f"| {code(op, cell=True)} | {' | '.join(map(_grade, row))} |" for op, row in rows)
+    recorded = any(grade and grade.mutants for _, row in rows for grade in row)
     return ["### Grades", "", *head, *lines, "", STRENGTH if recorded else CASES, ""]
 
 
-def _grade(found: OpGrade | None) -> str:
-    if found is None:
+def _grade(grade: OpGrade | None) -> str:
+    if grade is None:
         return ""
-    words = f"**{found.status}**" if found.status in BOLD else found.status
-    mutants = f", {found.seen}" if found.mutants and found.status == "correct" else ""
-    return f"{words} ({found.count}{mutants})"
+    status = f"**{grade.status}**" if grade.status in BOLD else grade.status
+    mutants = f", {grade.seen}" if grade.mutants and grade.status == "correct" else ""
+    return f"{status} ({grade.count}{mutants})"
 
 
-def _failure(found: Failure) -> list[str]:
+def _failure(failure: Failure) -> list[str]:
     """Return the worst case, further failing cases, and the smallest inputs with their commands."""
-    worst, more = found.worst, len(found.verdicts) > 1
-    gate = code(found.gate) if found.gate else "every gate"
-    place = f"{'worst ' if more else ''}{in_table(worst.case)}: " if found.gate else ""
-    lines = [f"- **{in_table(found.subject)}** {gate}, {found.count}; {place}{in_table(worst.reason)}"]
+    worst, more = failure.worst, len(failure.verdicts) > 1
+    gate = code(failure.gate) if failure.gate else "every gate"
+    place = f"{'worst ' if more else ''}{in_table(worst.case)}: " if failure.gate else ""
+    lines = [f"- **{in_table(failure.subject)}** {gate}, {failure.count}; {place}{in_table(worst.reason)}"]
     if w := worst.waived:
         words = f"{w.status}, waived until {w.expires} by {w.owner}, {w.issue}: {w.reason}"
         lines.append(f"  - {in_table(words)}")
-    if more and found.gate:
-        others = [v.case for v in found.verdicts[1:]]
+    if more and failure.gate:
+        others = [v.case for v in failure.verdicts[1:]]
         beyond = f", and {len(others) - MOST_CASES} more" if len(others) > MOST_CASES else ""
         lines.append(f"  - also {in_table(', '.join(others[:MOST_CASES]))}{beyond}")
-    return [*lines, *(f"  - {_smallest(item)}" for item in found.smallest)]
+    return [*lines, *(f"  - {_smallest(item)}" for item in failure.smallest)]
 
 
 def _smallest(item: CounterexampleRecord) -> str:
@@ -168,13 +168,13 @@ def _smallest(item: CounterexampleRecord) -> str:
     return f"smallest input that still fails ({size}): {in_table(item.words)}; {code(smallest.command(item))}"
 
 
-def _not_shrunk(found: Iterable[CounterexampleRecord]) -> list[str]:
+def _not_shrunk(counterexamples: Iterable[CounterexampleRecord]) -> list[str]:
     """Return why inputs were not shrunk, and how to use the command of those that were."""
-    found = list(found)
+    counterexamples = list(counterexamples)
     lines = []
-    if any(item.file for item in found):
+    if any(item.file for item in counterexamples):
         lines.append("`gates replay` judges a smallest input again; its path is relative to the folder of the results.")
-    for reason, items in smallest.not_shrunk(found):
+    for reason, items in smallest.not_shrunk(counterexamples):
         places = sorted({f"{item.subject} {item.gate}" for item in items})
         beyond = f", and {len(places) - MOST_CASES} more" if len(places) > MOST_CASES else ""
         names = f"{in_table(', '.join(places[:MOST_CASES]))}{beyond}"
@@ -183,7 +183,7 @@ def _not_shrunk(found: Iterable[CounterexampleRecord]) -> list[str]:
 
 
 def _gates(verdicts: Sequence[VerdictRecord]) -> list[str]:
-    """Return the table of the gates that judged anything, and the others in one line."""
+    """Return the table of the gates that judged a case, and the others in one line."""
     ran = {v.gate for v in verdicts if v.status not in NOT_JUDGED}
     never = sorted({v.gate for v in verdicts} - ran)
     lines = ["### Every gate", "", *matrix([v for v in verdicts if v.gate in ran])] if ran else []

@@ -45,7 +45,7 @@ def table(run: Results) -> list[str]:
         ("machine", in_table(f"{h.machine.cpu}, {h.machine.cores} cores, {h.machine.system}")),
         ("features", in_table(" ".join(h.machine.features) or "not reported")),
         ("run", f"seed {h.seed}, {h.jobs} workers × {h.threads} threads{', quick' * h.quick}{', all draws' * h.full}"),
-        *((f"subject {in_table(names)}", in_table(found)) for names, found in versions(run.subjects)),
+        *((f"subject {in_table(names)}", in_table(reported)) for names, reported in versions(run.subjects)),
     ]
     if run.models:
         models = (f"{m.hash[:12]} ({_named(m.spec)})" for m in run.models)

@@ -22,19 +22,19 @@ def reasons(verdicts: Iterable[Verdict | VerdictRecord]) -> list[tuple[str, str,
     return condensed(Counter((v.subject, v.status, v.reason) for v in verdicts if v.status in NOT_JUDGED))
 
 
-def condensed(found: Mapping[tuple[str, str, str], int]) -> list[tuple[str, str, str]]:
+def condensed(counts: Mapping[tuple[str, str, str], int]) -> list[tuple[str, str, str]]:
     """Return status, subject and cause with its count, given the counts by subject, status and reason.
 
     Reasons that differ only in the op or in the expected value are joined: `not defined by mine: kl (3), loss (2)`.
     """
     groups: dict[tuple[str, str, str], list[tuple[str, str, int]]] = defaultdict(list)
-    for (subject, status, reason), count in sorted(found.items()):
+    for (subject, status, reason), count in sorted(counts.items()):
         op, undefined, whom = reason.partition(UNDEFINED)
-        head, other, wanted = reason.rpartition(OTHER)
+        head, is_choice, value = reason.rpartition(OTHER)
         if undefined:
             groups[status, subject, f"not defined by {whom}: "].append((op, reason, count))
-        elif other:
-            groups[status, subject, head + other].append((wanted, reason, count))
+        elif is_choice:
+            groups[status, subject, head + is_choice].append((value, reason, count))
         else:
             groups[status, subject, reason].append(("", reason, count))
     lines = []
@@ -47,14 +47,14 @@ def condensed(found: Mapping[tuple[str, str, str], int]) -> list[tuple[str, str,
     return lines
 
 
-def counted(found: Mapping[tuple[str, str, str], int], subject: str) -> list[str]:
+def counted(counts: Mapping[tuple[str, str, str], int], subject: str) -> list[str]:
     """Return how much of a subject was not judged, in a few words for each type of cause; few causes are quoted."""
-    mine = {reason: (status, count) for (name, status, reason), count in found.items() if name == subject}
+    mine = {reason: (status, count) for (name, status, reason), count in counts.items() if name == subject}
     ops = sorted({reason.partition(UNDEFINED)[0] for reason in mine if reason.endswith(f"{UNDEFINED}{subject}")})
     choices = sorted(reason for reason in mine if UNDEFINED not in reason and (OTHER in reason or UNDECLARED in reason))
     unasked = sum(count for status, count in mine.values() if status == "not asked")
     of_presets = {reason.partition(OF_PRESETS)[0] for reason in mine if OF_PRESETS in reason}
-    other = sorted(
+    others = sorted(
         (
             reason
             for reason, (status, _) in mine.items()
@@ -78,8 +78,8 @@ def counted(found: Mapping[tuple[str, str, str], int], subject: str) -> list[str
     if unasked:
         parts.append(f"{unasked} {'case' if unasked == 1 else 'cases'} not asked of ops whose definition does not hold")
     parts += choices if len(choices) <= FEW else []
-    parts += other[:FEW]
-    if len(other) > FEW:
-        left = len(other) - FEW
+    parts += others[:FEW]
+    if len(others) > FEW:
+        left = len(others) - FEW
         parts.append(f"{left} other {'cause' if left == 1 else 'causes'} (-v)")
     return parts

@@ -22,24 +22,28 @@ TYPES = {
 
 def ops_of(gates: Iterable[Gate]) -> dict[str, Op]:
     """Return every op that a gate calls, by name; of ops that differ in their outputs the first."""
-    found: dict[str, Op] = {}
+    ops: dict[str, Op] = {}
     for gate in gates:
         for op in gate.ops:
-            found.setdefault(op.name, op)
-    return dict(sorted(found.items()))
+            ops.setdefault(op.name, op)
+    return dict(sorted(ops.items()))
 
 
 def conventions_of(name: str, gates: Iterable[Gate]) -> dict[str, list[Any]]:
     """Return the conventions that cases request of an op; a subject may declare that it has only some."""
-    found: dict[str, list[Any]] = {}
+    conventions: dict[str, list[Any]] = {}
     for gate in gates:
         if not any(op.name == name for op in gate.ops):
             continue
         for case in gate.cases:
             for key, value in (*case.conventions.items(), *case.declared.items()):
-                choices = found.setdefault(key, [])
-                choices += [one for one in (value if isinstance(value, tuple) else (value,)) if one not in choices]
-    return {key: sorted(choices, key=lambda x: (x is None, str(type(x)), x)) for key, choices in sorted(found.items())}
+                choices = conventions.setdefault(key, [])
+                choices += [
+                    choice for choice in (value if isinstance(value, tuple) else (value,)) if choice not in choices
+                ]
+    return {
+        key: sorted(choices, key=lambda x: (x is None, str(type(x)), x)) for key, choices in sorted(conventions.items())
+    }
 
 
 def output_words(output: Output) -> str:

@@ -176,7 +176,7 @@ class Page:
         return set(self.gates) - {gate for (gate, _), counts in self.counts.items() if counts.keys() - {*NOT_JUDGED}}
 
     def cell(self, gate: str, subject: str) -> tuple[str, str, int]:
-        """Return the worst status of a gate for a subject, its words, and how many more cases were not judged."""
+        """Return the worst status of a gate for a subject, its text, and how many more cases were not judged."""
         counts = self.counts.get((gate, subject), Counter())
         worst, words = judged(counts)
         return (worst, words, left(counts)) if worst else ("", "", 0)

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal; where there is none a check writes a line now and then."""
+"""Show progress: a bar on a terminal; elsewhere a check writes a line now and then."""
 
 from __future__ import annotations
 

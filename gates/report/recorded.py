@@ -1,4 +1,4 @@
-"""What `gates judge` prints of a recorded step: one screen, or JSON."""
+"""Show the verdicts of a recorded step (`gates judge`), as one screen or as JSON."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ LOUD = frozenset(("wrong", "fragile", "imprecise", "cannot tell"))
 STYLE = {**STYLES, "cannot tell": "yellow", "finding": "blue", "unsupported": "dim"}
 
 
-def exit_code(found: Sequence[Finding], fail_on: Grade) -> ExitCode:
+def exit_code(findings: Sequence[Finding], fail_on: Grade) -> ExitCode:
     """Return 1 if a grade fails, 3 if nothing was judged, else 0."""
-    if any(one.status in failing(fail_on) for one in found):
+    if any(finding.status in failing(fail_on) for finding in findings):
         return ExitCode.FAILED
-    return ExitCode.HELD if any(one.status in GRADES for one in found) else ExitCode.NOTHING
+    return ExitCode.HELD if any(finding.status in GRADES for finding in findings) else ExitCode.NOTHING
 
 
-def record(name: str, path: str, found: Sequence[Finding], code: ExitCode) -> dict[str, Any]:
-    """Return the verdicts as JSON; a number that JSON does not have is text."""
+def record(name: str, path: str, findings: Sequence[Finding], code: ExitCode) -> dict[str, Any]:
+    """Return the verdicts as JSON; NaN and infinity are text."""
     quantities = [
         {
-            "quantity": one.quantity,
-            "grade": one.status,
-            "reason": one.reason,
-            "computes": one.computes,
-            "strength": one.strength,
-            "numbers": _plain(one.numbers),
+            "quantity": finding.quantity,
+            "grade": finding.status,
+            "reason": finding.reason,
+            "computes": finding.computes,
+            "strength": finding.strength,
+            "numbers": _plain(finding.numbers),
         }
-        for one in found
+        for finding in findings
     ]
     return {"step": name, "file": path, "quantities": quantities, "exit_code": int(code)}
 
@@ -54,24 +54,26 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def lines(name: str, found: Sequence[Finding], code: ExitCode, width: int, seconds: float | None = None) -> list[Text]:
+def lines(
+    name: str, findings: Sequence[Finding], code: ExitCode, width: int, seconds: float | None = None
+) -> list[Text]:
     """Return the screen: what is not correct first, then the rest, the exit code last."""
-    ordered = sorted(found, key=lambda one: ORDER.index(one.status))
-    shown = [one for one in ordered if one.status != "unsupported"]
+    ordered = sorted(findings, key=lambda finding: ORDER.index(finding.status))
+    shown = [finding for finding in ordered if finding.status != "unsupported"]
     screen = [_head(name, shown, width, seconds)]
-    for one in shown:
-        screen += _row(one, width)
-    screen += _left([one for one in ordered if one.status == "unsupported"], width)
+    for finding in shown:
+        screen += _row(finding, width)
+    screen += _left([finding for finding in ordered if finding.status == "unsupported"], width)
     return [*screen, Text(_ending(shown, code), style="bold")]
 
 
-def _counts(found: Sequence[Finding]) -> list[str]:
-    statuses = [one.status for one in found if one.status != "finding"]
+def _counts(findings: Sequence[Finding]) -> list[str]:
+    statuses = [finding.status for finding in findings if finding.status != "finding"]
     return [f"{statuses.count(status)} {status}" for status in ORDER if status in statuses]
 
 
 def _head(name: str, shown: Sequence[Finding], width: int, seconds: float | None) -> Text:
-    judged = sum(one.status in GRADES for one in shown)
+    judged = sum(finding.status in GRADES for finding in shown)
     quantities = "1 quantity" if judged == 1 else f"{judged} quantities"
     line = " · ".join([one_line(name), f"{quantities} judged", *_counts(shown)])
     time = "" if seconds is None else f"{seconds:.1f} s"
@@ -79,35 +81,35 @@ def _head(name: str, shown: Sequence[Finding], width: int, seconds: float | None
     return Text(line + (" " * room + time if time and room >= 2 else ""), style="bold")
 
 
-def _row(one: Finding, width: int) -> list[Text]:
+def _row(finding: Finding, width: int) -> list[Text]:
     column = len(MARGIN) + STATUS + NAME + 2
     room = max(20, width - column)
-    text = sentence(one_line(_computes(one)), room, REASON) if one.computes else []
-    text += sentence(one_line(one.reason), room, REASON)
-    text += sentence(one_line(one.strength), room, REASON) if one.strength else []
+    rest = sentence(one_line(_computes(finding)), room, REASON) if finding.computes else []
+    rest += sentence(one_line(finding.reason), room, REASON)
+    rest += sentence(one_line(finding.strength), room, REASON) if finding.strength else []
     first = Text(MARGIN)
-    word = one.status.upper() if one.status in LOUD else one.status
-    first.append(f"{word:{STATUS}}", style=STYLE[one.status])
-    first.append(one_line(one.quantity))
+    word = finding.status.upper() if finding.status in LOUD else finding.status
+    first.append(f"{word:{STATUS}}", style=STYLE[finding.status])
+    first.append(one_line(finding.quantity))
     if first.cell_len + 2 <= column:
-        first.append(" " * (column - first.cell_len) + text.pop(0))
-    return [first, *(Text(" " * column + line) for line in text)]
+        first.append(" " * (column - first.cell_len) + rest.pop(0))
+    return [first, *(Text(" " * column + line) for line in rest)]
 
 
-def _computes(one: Finding) -> str:
-    return one.computes if one.computes.startswith("cannot tell") else f"computes: {one.computes}"
+def _computes(finding: Finding) -> str:
+    return finding.computes if finding.computes.startswith("cannot tell") else f"computes: {finding.computes}"
 
 
 def _left(unsupported: Sequence[Finding], width: int) -> list[Text]:
-    """Return what was not judged, by reason."""
+    """Return the quantities that were not judged, by reason."""
     reasons: dict[str, list[str]] = {}
-    for one in unsupported:
-        reasons.setdefault(one.reason, []).append(one.quantity)
+    for finding in unsupported:
+        reasons.setdefault(finding.reason, []).append(finding.quantity)
     pieces = [one_line(f"{', '.join(names)} ({reason})") for reason, names in reasons.items()]
-    found = []
+    texts = []
     for number, line in enumerate(wrapped(pieces, width - len(MARGIN) - STATUS, " · ")):
-        found.append(Text.assemble(MARGIN, ("" if number else "unsupported").ljust(STATUS), line, style="dim"))
-    return found
+        texts.append(Text.assemble(MARGIN, ("" if number else "unsupported").ljust(STATUS), line, style="dim"))
+    return texts
 
 
 def _ending(shown: Sequence[Finding], code: ExitCode) -> str:

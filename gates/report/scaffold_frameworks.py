@@ -1,4 +1,4 @@
-"""What `gates init --framework` adds to a subject file: a helper that makes loss and gradient of a loss by autograd."""
+"""The helper that `gates init --framework` adds to a subject file: it computes loss and gradient by autograd."""
 
 from __future__ import annotations
 

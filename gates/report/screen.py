@@ -1,4 +1,4 @@
-"""The end of a run in one screen: a head for each subject, a row for each op that is not correct, the exit code."""
+"""Show the end of a run on one screen: a head per subject, a row per op that is not correct, the exit code."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def of(run: Results) -> Ended:
 
 
 def by_op(
-    found: Iterable[CounterexampleRecord], verdicts: Iterable[AnyVerdict]
+    counterexamples: Iterable[CounterexampleRecord], verdicts: Iterable[AnyVerdict]
 ) -> dict[tuple[str, str], CounterexampleRecord]:
     """Return for each subject and op an input on which it fails: a shrunk one, else one as it was drawn."""
     ops = {(v.gate, v.subject, v.case): v.op for v in verdicts}
     known: dict[tuple[str, str], CounterexampleRecord] = {}
-    for item in sorted(found, key=lambda item: (not smallest.shrunk(item), item.gate, item.case)):
+    for item in sorted(counterexamples, key=lambda item: (not smallest.shrunk(item), item.gate, item.case)):
         if item.file is not None:
             known.setdefault((item.subject, ops.get((item.gate, item.subject, item.case), "")), item)
     return known
@@ -95,7 +95,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     absent = _absent(run, [name for name in run.grades.subjects if name not in judged], width)
     if len(judged) == 1:
         ((subject, grades),) = judged.items()
-        head, rows = _head(run, subject, grades, width, one=True), _rows(run, grades, width, ROWS)
+        head, rows = _head(run, subject, grades, width, alone=True), _rows(run, grades, width, ROWS)
         beside = [*_correct(grades, width), *_left(run, subject, width), *absent]
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
@@ -103,10 +103,10 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     good = sorted(name for name, grades in judged.items() if not _badness(grades))
     bad = sorted((name for name in judged if name not in good), key=lambda name: (_badness(judged[name]), name))
     room = max(2, 2 * ROWS // max(1, len(bad)))
-    body = [line for name in good for line in _head(run, name, judged[name], width, one=False)]
+    body = [line for name in good for line in _head(run, name, judged[name], width, alone=False)]
     body += [*absent, *(_left_of_all(run, width) if judged else ())]
     for name in bad:
-        body += [*_head(run, name, judged[name], width, one=False), *_rows(run, judged[name], width, room)]
+        body += [*_head(run, name, judged[name], width, alone=False), *_rows(run, judged[name], width, room)]
     return [*body, *end(run, width)]
 
 
@@ -124,23 +124,23 @@ def named(run: Ended, subject: str) -> str:
     return one_line(f"{subject} {version}".rstrip())
 
 
-def _head(run: Ended, subject: str, grades: Sequence[OpGrade], width: int, *, one: bool) -> list[Text]:
-    """Return subject, version, the counts of its ops and, of the only subject, the time."""
+def _head(run: Ended, subject: str, grades: Sequence[OpGrade], width: int, *, alone: bool) -> list[Text]:
+    """Return subject, version, the counts of its ops and, for a single subject, the time."""
     if [grade.op for grade in grades] == [EVERY]:
         pieces = [named(run, subject), "did not start"]
     else:
         counts = [f"{count} {status}" for status, count in totals(grades).items()]
         judged = f"{len(grades)} {'op' if len(grades) == 1 else 'ops'} judged"
         pieces = [named(run, subject), judged, *counts]
-        if not one and all(grade.status == "correct" for grade in grades):
+        if not alone and all(grade.status == "correct" for grade in grades):
             pieces.append(strength(grades))
-    time = _time(run.seconds) if one and run.seconds is not None else ""
-    found = wrapped(pieces, width, " · ")
-    if time and cell_len(found[-1]) + 2 + len(time) <= width:
-        found[-1] += time.rjust(width - cell_len(found[-1]))
+    time = _time(run.seconds) if alone and run.seconds is not None else ""
+    head = wrapped(pieces, width, " · ")
+    if time and cell_len(head[-1]) + 2 + len(time) <= width:
+        head[-1] += time.rjust(width - cell_len(head[-1]))
     elif time:
-        found.append(time.rjust(width))
-    return [Text(line, style="bold") for line in found]
+        head.append(time.rjust(width))
+    return [Text(line, style="bold") for line in head]
 
 
 def _time(seconds: float) -> str:
@@ -159,35 +159,35 @@ def _rows(run: Ended, grades: Sequence[OpGrade], width: int, room: int) -> list[
     """Return a row for each op that is not correct, the worst first; the names of those beyond `room`."""
     bad = [grade for grade in grades if grade.status != "correct"]
     name = min(NAME, max((cell_len(one_line(grade.op)) for grade in bad[:room]), default=0))
-    found = [line for grade in bad[:room] for line in _row(run, grade, name, width)]
+    texts = [line for grade in bad[:room] for line in _row(run, grade, name, width)]
     for status in dict.fromkeys(grade.status for grade in bad[room:]):
         names = [one_line(grade.op) for grade in bad[room:] if grade.status == status]
-        found += _listed(status.upper(), status, ["also " + names[0], *names[1:]], width)
-    return found
+        texts += _listed(status.upper(), status, ["also " + names[0], *names[1:]], width)
+    return texts
 
 
 def _row(run: Ended, grade: OpGrade, name: int, width: int) -> list[Text]:
     column = len(MARGIN) + STATUS + name + 2
     op = one_line(grade.op)
     computes = diagnosis.words(run.diagnoses.get((grade.subject, grade.op)))
-    text = sentence(one_line(computes), width - column, REASON) if computes else []
-    text += sentence(f"{one_line(reason(grade))} ({grade.count})", width - column, REASON)
-    if text[-1].endswith(" …"):
-        text.append(f"({grade.count})")
+    rest = sentence(one_line(computes), width - column, REASON) if computes else []
+    rest += sentence(f"{one_line(reason(grade))} ({grade.count})", width - column, REASON)
+    if rest[-1].endswith(" …"):
+        rest.append(f"({grade.count})")
     item = run.smallest.get((grade.subject, grade.op))
     if item is not None and (words := smallest.in_short(item)):
-        text += sentence(one_line(words), width - column, SMALLEST)
+        rest += sentence(one_line(words), width - column, SMALLEST)
     first = Text(MARGIN)
     first.append(f"{grade.status.upper():{STATUS}}", style=STYLES[grade.status])
     first.append(op)
     if cell_len(op) <= name:
-        first.append(" " * (column - first.cell_len) + text.pop(0))
-    found = [first, *(Text(" " * column + line) for line in text)]
+        first.append(" " * (column - first.cell_len) + rest.pop(0))
+    texts = [first, *(Text(" " * column + line) for line in rest)]
     if item is not None:
         again = one_line(smallest.command(item, run.path.parent))
         indent = next((n for n in (column, len(MARGIN) + STATUS) if n + cell_len(again) <= width), len(MARGIN) * 2)
-        found.append(Text(" " * indent + again, style="dim"))
-    return found
+        texts.append(Text(" " * indent + again, style="dim"))
+    return texts
 
 
 def reason(grade: OpGrade) -> str:
@@ -200,30 +200,30 @@ def reason(grade: OpGrade) -> str:
 
 def _listed(word: str, status: str, pieces: Sequence[str], width: int) -> list[Text]:
     """Return pieces after a word for their status, in lines that begin under the first piece."""
-    found = []
+    texts = []
     for number, line in enumerate(wrapped(pieces, width - len(MARGIN) - STATUS, " · ")):
         text = Text(MARGIN)
         text.append(f"{'' if number else word:{STATUS}}", style=STYLES[status])
         text.append(line)
-        found.append(text)
-    return found
+        texts.append(text)
+    return texts
 
 
 def _correct(grades: Sequence[OpGrade], width: int) -> list[Text]:
     right = [grade for grade in grades if grade.status == "correct"]
     if not right:
         return []
-    found = _listed("correct", "correct", _in_short(right, grades), width)
+    texts = _listed("correct", "correct", _in_short(right, grades), width)
     words = f"({strength(right)})"
-    if found[-1].cell_len + 1 + len(words) <= width:
-        found[-1].append(f" {words}", style="dim")
+    if texts[-1].cell_len + 1 + len(words) <= width:
+        texts[-1].append(f" {words}", style="dim")
     else:
-        found.append(Text(" " * (len(MARGIN) + STATUS) + words, style="dim"))
-    return found
+        texts.append(Text(" " * (len(MARGIN) + STATUS) + words, style="dim"))
+    return texts
 
 
 def _in_short(right: Sequence[OpGrade], grades: Sequence[OpGrade]) -> list[str]:
-    """Return the names of correct ops; of an op of which more than a few were judged, all correct, the number alone."""
+    """Return the names of correct ops; many variants of one op that are all correct are shown as their number."""
     whole = Counter(one_line(grade.op).partition("[")[0] for grade in grades)
     good = Counter(one_line(grade.op).partition("[")[0] for grade in right)
     names = []
@@ -235,7 +235,7 @@ def _in_short(right: Sequence[OpGrade], grades: Sequence[OpGrade]) -> list[str]:
 
 
 def _left(run: Ended, subject: str, width: int) -> list[Text]:
-    """Return how much was not judged of the only subject, and where to read more."""
+    """Return how much of a single subject was not judged, and where to read more."""
     parts = not_judged.counted(run.grades.left, subject)
     if not parts:
         return []
@@ -260,25 +260,25 @@ def _block(word: str, text: Sequence[str]) -> list[Text]:
 
 def _absent(run: Ended, subjects: Sequence[str], width: int) -> list[Text]:
     """Return a line for each reason why subjects were not judged at all."""
-    found = []
+    sentences = []
     for subject in subjects:
         parts = not_judged.counted(run.grades.left, subject)
-        found += sentence(f"{named(run, subject)} · not judged: {one_line(', '.join(parts))}", width, REASON)
-    return [Text(line, style="yellow") for line in found]
+        sentences += sentence(f"{named(run, subject)} · not judged: {one_line(', '.join(parts))}", width, REASON)
+    return [Text(line, style="yellow") for line in sentences]
 
 
 def end(run: Ended, width: int, *, time: bool = True) -> list[Text]:
     """Return what else fails the run, the path of the results, and last the exit code with its reason."""
     more = len(run.problems) - MOST_PROBLEMS
-    found = [line for words in run.problems[:MOST_PROBLEMS] for line in sentence(one_line(words), width)]
+    ending_lines = [line for words in run.problems[:MOST_PROBLEMS] for line in sentence(one_line(words), width)]
     if more > 0:
-        found.append(f"and {more} more such (-v)")
-    found += [line for words in (*_explained(run), *run.notes) for line in sentence(one_line(words), width)]
-    found.append(one_line(f"results: {run.path}"))
+        ending_lines.append(f"and {more} more such (-v)")
+    ending_lines += [line for words in (*_explained(run), *run.notes) for line in sentence(one_line(words), width)]
+    ending_lines.append(one_line(f"results: {run.path}"))
     last = ending(run, run.grades.grades())
     if time and run.seconds is not None:
         last += f" ({_time(run.seconds)})"
-    return [*map(Text, found), *(Text(line, style="bold") for line in sentence(last, width))]
+    return [*map(Text, ending_lines), *(Text(line, style="bold") for line in sentence(last, width))]
 
 
 def _explained(run: Ended) -> list[str]:

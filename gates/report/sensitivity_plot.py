@@ -39,21 +39,21 @@ class Plot:
 
 def plot(records: Iterable[SensitivityRecord]) -> Plot | None:
     """Return the least relative error that each gate notices, a point per case on a logarithmic axis; None if unknown."""
-    found: dict[str, list[SensitivityRecord]] = defaultdict(list)
+    by_gate: dict[str, list[SensitivityRecord]] = defaultdict(list)
     for record in records:
-        found[record.gate].append(record)
-    noticed = [r.noticed for records_ in found.values() for r in records_ if r.noticed and r.noticed > 0]
+        by_gate[record.gate].append(record)
+    noticed = [r.noticed for records_ in by_gate.values() for r in records_ if r.noticed and r.noticed > 0]
     if not noticed:
         return None
     low, high = math.floor(math.log10(min(noticed))), math.ceil(math.log10(max(noticed)))
     high = max(high, low + 1)
-    left = round(LETTER * max(map(len, found))) + 16
+    left = round(LETTER * max(map(len, by_gate))) + 16
 
     def x(value: float) -> float:
         return round(left + WIDTH * (math.log10(value) - low) / (high - low), 1)
 
     rows = []
-    for number, (gate, cases) in enumerate(sorted(found.items())):
+    for number, (gate, cases) in enumerate(sorted(by_gate.items())):
         values = sorted({r.noticed for r in cases if r.noticed and r.noticed > 0})
         blind = sum(r.noticed is None for r in cases)
         words = f"{values[-1]:.0e}" if values else "nothing that was tried"

@@ -1,4 +1,4 @@
-"""The smallest failing inputs in words, the same for every report format."""
+"""Describe the smallest failing inputs in words, the same for every report format."""
 
 from __future__ import annotations
 
@@ -14,66 +14,66 @@ from gates.results.records import CounterexampleRecord, VerdictRecord
 UNTRIED = "only the first "  # with this `gates.shrink.collect` says why it did not try
 
 
-def verdict_key(found: CounterexampleRecord | VerdictRecord) -> tuple[str, str, str, int]:
+def verdict_key(record: CounterexampleRecord | VerdictRecord) -> tuple[str, str, str, int]:
     """Return gate, subject, case and seed, which a counterexample and its verdict have in common."""
-    return found.gate, found.subject, found.case, found.seed
+    return record.gate, record.subject, record.case, record.seed
 
 
-def shrunk(found: CounterexampleRecord) -> bool:
+def shrunk(record: CounterexampleRecord) -> bool:
     """Return whether the input was shrunk; otherwise `words` says why not, and the file, if any, holds it as drawn."""
-    return found.file is not None and found.elements_after is not None
+    return record.file is not None and record.elements_after is not None
 
 
-def by_gate(found: Iterable[CounterexampleRecord]) -> dict[tuple[str, str], list[CounterexampleRecord]]:
+def by_gate(records: Iterable[CounterexampleRecord]) -> dict[tuple[str, str], list[CounterexampleRecord]]:
     """Return the shrunk inputs by subject and gate, in the order of their cases."""
     result: dict[tuple[str, str], list[CounterexampleRecord]] = defaultdict(list)
-    for item in sorted(found, key=lambda item: (item.case, item.seed)):
+    for item in sorted(records, key=lambda item: (item.case, item.seed)):
         if shrunk(item):
             result[item.subject, item.gate].append(item)
     return result
 
 
-def not_shrunk(found: Iterable[CounterexampleRecord]) -> list[tuple[str, list[CounterexampleRecord]]]:
+def not_shrunk(records: Iterable[CounterexampleRecord]) -> list[tuple[str, list[CounterexampleRecord]]]:
     """Return each reason for not shrinking with its failures."""
     result: dict[str, list[CounterexampleRecord]] = defaultdict(list)
-    for item in sorted(found, key=lambda item: (item.subject, item.gate, item.case, item.seed)):
+    for item in sorted(records, key=lambda item: (item.subject, item.gate, item.case, item.seed)):
         if not shrunk(item):
             result[item.words].append(item)
     return sorted(result.items())
 
 
-def size(found: CounterexampleRecord) -> str:
+def size(record: CounterexampleRecord) -> str:
     """Return the sizes before and after: `70 → 6 numbers`."""
-    if found.elements_after is None:
+    if record.elements_after is None:
         return ""
-    unit = found.unit.removesuffix("s") if found.elements_after == 1 else found.unit
-    cut = "" if found.finished else ", when the time ran out"
-    return f"{found.elements_before} → {found.elements_after} {unit}{cut}"
+    unit = record.unit.removesuffix("s") if record.elements_after == 1 else record.unit
+    cut = "" if record.finished else ", when the time ran out"
+    return f"{record.elements_before} → {record.elements_after} {unit}{cut}"
 
 
-def in_short(found: CounterexampleRecord) -> str:
+def in_short(record: CounterexampleRecord) -> str:
     """Return sizes and words, or why the input is as it was drawn; nothing where only the first ones are shrunk."""
-    if shrunk(found):
-        return f"smallest input ({size(found)}): {found.words}"
-    return "" if found.words.startswith(UNTRIED) else f"input as drawn, not shrunk: {found.words}"
+    if shrunk(record):
+        return f"smallest input ({size(record)}): {record.words}"
+    return "" if record.words.startswith(UNTRIED) else f"input as drawn, not shrunk: {record.words}"
 
 
-def command(found: CounterexampleRecord, folder: Path | None = None) -> str:
+def command(record: CounterexampleRecord, folder: Path | None = None) -> str:
     """Return the command that judges the input again, relative to the folder of the results, or to here if `folder` is it."""
-    if found.file is None:
+    if record.file is None:
         return ""
-    options = {"--python": found.python, "--model": found.model}
+    options = {"--python": record.python, "--model": record.model}
     named = [word for option, value in options.items() if value for word in (option, value)]
-    return shlex.join(["gates", "replay", str(folder / found.file) if folder else found.file, *named])
+    return shlex.join(["gates", "replay", str(folder / record.file) if folder else record.file, *named])
 
 
-def sentence(found: CounterexampleRecord, folder: Path | None = None) -> str:
+def sentence(record: CounterexampleRecord, folder: Path | None = None) -> str:
     """Return size, words and, if there is a file, the command."""
-    if shrunk(found):
-        words = f"smallest input that still fails ({found.case}, {size(found)}): {found.words}"
+    if shrunk(record):
+        words = f"smallest input that still fails ({record.case}, {size(record)}): {record.words}"
     else:
-        words = f"input as drawn ({found.case}), not shrunk: {found.words}"
-    return f"{words}; {command(found, folder)}" if found.file else words
+        words = f"input as drawn ({record.case}), not shrunk: {record.words}"
+    return f"{words}; {command(record, folder)}" if record.file else words
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +82,31 @@ class Entry:
 
     number: int  # in the list, whose items are named by it
     run: int
-    found: CounterexampleRecord
+    record: CounterexampleRecord
     place: str  # row and column of its table cell, `3/0`; empty: there is no such cell
 
     @property
     def size(self) -> str:
         """Return the sizes before and after."""
-        return size(self.found)
+        return size(self.record)
 
     @property
     def command(self) -> str:
         """Return the command that judges it again; empty if there is no file."""
-        return command(self.found)
+        return command(self.record)
 
     def as_row(self) -> list[str | int]:
         """Return the values that the script needs."""
-        found = self.found
-        words = (found.case, found.words, self.size, found.file or "", self.command)
-        return [self.number, self.place, self.run, found.seed, *map(visible, words)]
+        record = self.record
+        words = (record.case, record.words, self.size, record.file or "", self.command)
+        return [self.number, self.place, self.run, record.seed, *map(visible, words)]
 
 
 def entries(runs: Sequence[Sequence[CounterexampleRecord]], places: Mapping[tuple[str, str], str]) -> list[Entry]:
     """Return the inputs of all runs, shrunk ones first, then by subject, gate and case."""
-    found = [(number, record) for number, records in enumerate(runs) for record in records]
-    found.sort(key=lambda entry: (not shrunk(entry[1]), entry[1].subject, entry[1].gate, entry[1].case, entry[0]))
+    ordered = [(number, record) for number, records in enumerate(runs) for record in records]
+    ordered.sort(key=lambda entry: (not shrunk(entry[1]), entry[1].subject, entry[1].gate, entry[1].case, entry[0]))
     return [
         Entry(number, run, record, places.get((record.gate, record.subject), ""))
-        for number, (run, record) in enumerate(found)
+        for number, (run, record) in enumerate(ordered)
     ]

@@ -25,25 +25,25 @@ class Standing:
     cases: int
 
 
-def standings(found: Grades) -> list[Standing]:
+def standings(grades: Grades) -> list[Standing]:
     """Return the counts of each subject, by name."""
-    lines = []
-    for subject in sorted(found.subjects):
-        ran, cases, left = found.cases(subject)
-        lines.append(Standing(subject, {**totals(found.grades(subject)), LEFT: left}, ran, cases))
-    return lines
+    rows = []
+    for subject in sorted(grades.subjects):
+        ran, cases, left = grades.cases(subject)
+        rows.append(Standing(subject, {**totals(grades.grades(subject)), LEFT: left}, ran, cases))
+    return rows
 
 
-def columns(found: Iterable[Standing]) -> list[str]:
+def columns(rows: Iterable[Standing]) -> list[str]:
     """Return the grades that any op has, worst first."""
-    present = {status for item in found for status, count in item.ops.items() if count}
+    present = {status for row in rows for status, count in row.ops.items() if count}
     return [status for status in COLUMNS if status in present]
 
 
 def versions(records: Iterable[SubjectRecord]) -> list[tuple[str, str]]:
     """Return the reported versions, with the subjects that report the same."""
-    found: dict[str, list[str]] = defaultdict(list)
+    subjects: dict[str, list[str]] = defaultdict(list)
     for record in records:
-        words = ", ".join(f"{name} {value}" for name, value in sorted(record.versions.items()))
-        found[words].append(record.subject)
-    return [(", ".join(names), words) for words, names in found.items()]
+        version = ", ".join(f"{name} {value}" for name, value in sorted(record.versions.items()))
+        subjects[version].append(record.subject)
+    return [(", ".join(names), version) for version, names in subjects.items()]

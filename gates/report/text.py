@@ -83,8 +83,8 @@ class Screen:
             self.dead.add(verdict.subject)
 
     def _so_far(self) -> str:
-        found = [f"{self.counts[status]} {status}" for status in ("wrong", "fragile", "imprecise", "timeout", "error")]
-        return ", ".join(words for words in found if not words.startswith("0 ")) or "none wrong"
+        counts = [f"{self.counts[status]} {status}" for status in ("wrong", "fragile", "imprecise", "timeout", "error")]
+        return ", ".join(words for words in counts if not words.startswith("0 ")) or "none wrong"
 
     def all_judged(self) -> None:
         """Remove the bar."""

@@ -16,8 +16,8 @@ def columns() -> int:
     """Return the columns of a line: those of the terminal, else of COLUMNS, else 120."""
     if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
-    given = os.environ.get("COLUMNS", "")
-    return int(given) if given.isascii() and given.isdigit() and int(given) else PIPED
+    setting = os.environ.get("COLUMNS", "")
+    return int(setting) if setting.isascii() and setting.isdigit() and int(setting) else PIPED
 
 
 def rows() -> int | None:
@@ -28,8 +28,8 @@ def rows() -> int | None:
 def wrapped(pieces: Iterable[str], width: int, between: str = " ", most: int | None = None) -> list[str]:
     """Return pieces, which stay whole, joined to lines of at most `width` columns.
 
-    A piece that is wider has a line of its own. `between` ends the line that is broken behind it; of more than `most`
-    lines the last ends in an ellipsis.
+    A wider piece has its own line. A line that is broken after a piece ends with `between`. With more than `most` lines, the
+    last one ends in an ellipsis.
     """
     lines: list[str] = []
     for piece in pieces:

@@ -1,7 +1,7 @@
-"""The case that a subject is asked, where it declares other choices than those of a preset.
+"""Compose cases for a subject whose declared choices differ from those of a preset.
 
-A subject that declares `algorithm=("gspo",)` and `aggregation=("token-mean",)` computes a composition that no preset names. Its
-cases are those of GSPO, with that aggregation, and its verdicts are of "gspo, token mean".
+A subject that declares `algorithm=("gspo",)` and `aggregation=("token-mean",)` computes a composition without a preset. It
+is asked the cases of GSPO with that aggregation, and graded as "gspo, token mean".
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from gates.worker.process import Hello
 
 
 def chosen(planned: PlannedCase, hello: Hello) -> PlannedCase:
-    """Return the planned case with the choices that the subject declares instead of the preset's.
+    """Return the planned case with the subject's declared choices instead of the preset's.
 
     Raises:
-        UnsupportedError: the choices do not go together, or the case is about the preset alone.
+        UnsupportedError: the choices are not a valid combination, or the case exists for the preset only.
     """
     gate, case = planned.gate, planned.case
     provided = hello.provides.get(gate.main.name)
@@ -28,14 +28,14 @@ def chosen(planned: PlannedCase, hello: Hello) -> PlannedCase:
 
 
 def overrides(op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
-    """Return for each axis the declared choice, where neither the preset's own nor that of the case is declared."""
-    preset, other = op.preset(case.conventions), {}
+    """Return the declared choice of each axis on which the choice of the case, or of the preset, is not declared."""
+    preset, declared = op.preset(case.conventions), {}
     for axis in op.axes:
         choices = provided.conventions.get(axis, ()) if provided else ()
         asked = case.conventions.get(axis, preset.get(axis))
         if choices and axis in preset and None not in choices and asked not in choices:
-            other[axis] = choices[0]
-    return other
+            declared[axis] = choices[0]
+    return declared
 
 
 def _changed(_op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
@@ -49,11 +49,11 @@ def _changed(_op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
     }
 
 
-def _composed(gate: Gate, case: Case, other: dict[str, Wire]) -> Case:
-    words = ", ".join(f"{axis}={word!r}" for axis, word in other.items())
+def _composed(gate: Gate, case: Case, choices: dict[str, Wire]) -> Case:
+    declared = ", ".join(f"{axis}={word!r}" for axis, word in choices.items())
     if case.compose is None:
-        raise UnsupportedError(f"{gate.id} is asked of presets only; the subject declares {words}")
+        raise UnsupportedError(f"{gate.id} is asked of presets only; the subject declares {declared}")
     try:
-        return case.compose(other)
+        return case.compose(choices)
     except ValueError as error:
-        raise UnsupportedError(f"the declared {words} cannot be asked: {error}") from None
+        raise UnsupportedError(f"the declared {declared} cannot be asked: {error}") from None

@@ -12,7 +12,7 @@ from pathlib import Path
 from gates.model import Gate
 from gates.run.judge import judge
 
-OURS = ("gates.", "reference.oracle")
+FIRST_PARTY = ("gates.", "reference.oracle")
 
 
 def codes(gates: Iterable[Gate]) -> dict[str, str]:
@@ -27,20 +27,22 @@ def codes(gates: Iterable[Gate]) -> dict[str, str]:
 
 
 def closure(modules: Iterable[str]) -> set[str]:
-    """Return modules and all that they import of ours."""
-    found: set[str] = set()
-    left = list(modules)
-    while left:
-        module = left.pop()
-        if module not in found:
-            found.add(module)
-            left += _imports(module)
-    return found
+    """Return the modules and their transitive first-party imports."""
+    visited: set[str] = set()
+    pending = list(modules)
+    while pending:
+        module = pending.pop()
+        if module not in visited:
+            visited.add(module)
+            pending += _imports(module)
+    return visited
 
 
 @cache
 def _imports(module: str) -> tuple[str, ...]:
-    return tuple(name for name in set(_named(ast.parse(source(module)))) if name.startswith(OURS) and _file(name))
+    return tuple(
+        name for name in set(_named(ast.parse(source(module)))) if name.startswith(FIRST_PARTY) and _file(name)
+    )
 
 
 def _named(tree: ast.AST) -> Iterator[str]:
@@ -49,12 +51,12 @@ def _named(tree: ast.AST) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)  # a module, or a name that is none
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)  # a submodule or another name
 
 
 @cache
 def source(module: str) -> bytes:
-    """Return a module's text; a module without a file has none."""
+    """Return a module's source, empty for a module without a file."""
     file = _file(module)
     return file.read_bytes() if file else b""
 
@@ -63,6 +65,6 @@ def source(module: str) -> bytes:
 def _file(module: str) -> Path | None:
     try:
         spec = importlib.util.find_spec(module)
-    except (ModuleNotFoundError, ValueError):  # no module, or one that says nothing of where it came from
+    except (ModuleNotFoundError, ValueError):  # not a module, or one without a spec
         return None
     return Path(spec.origin) if spec is not None and spec.has_location and spec.origin else None

@@ -1,4 +1,4 @@
-"""The largest difference of two arrays in units of a scale, and where it is."""
+"""Find the largest difference of two arrays, in units of a scale, and its index."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gates.model import Array, Wire
 
 
 def worst(got: Wire, want: Wire, scale: Wire = 1.0) -> tuple[float, str]:
-    """Return the largest |got − want| / scale and its place, such as `at [3, 7]: got 1, want 2`.
+    """Return the largest |got − want| / scale and its location, such as `at [3, 7]: got 1, want 2`.
 
     Equal infinities count as 0, and so does NaN where NaN is expected. An unexpected NaN counts as NaN, which satisfies no
     relation; any other value that is not finite on one side counts as inf. Where the scale is 0 both must be equal.
@@ -23,24 +23,24 @@ def worst(got: Wire, want: Wire, scale: Wire = 1.0) -> tuple[float, str]:
         raise ValueError("there is nothing to compare")
     error = relative_error(a, b, np.broadcast_to(np.asarray(scale, dtype=np.float64), a.shape))
     flat = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
-    place = tuple(int(i) for i in np.unravel_index(flat, a.shape))
-    at = f"at {list(place)}: " if place else ""
-    digits = 9 if f"{a[place]:.9g}" != f"{b[place]:.9g}" or a[place] == b[place] else 17
-    return float(error[place]), f"{at}got {a[place]:.{digits}g}, want {b[place]:.{digits}g}"
+    index = tuple(int(i) for i in np.unravel_index(flat, a.shape))
+    prefix = f"at {list(index)}: " if index else ""
+    digits = 9 if f"{a[index]:.9g}" != f"{b[index]:.9g}" or a[index] == b[index] else 17
+    return float(error[index]), f"{prefix}got {a[index]:.{digits}g}, want {b[index]:.{digits}g}"
 
 
 def worst_claimed(got: Wire, want: Wire, limits: Wire) -> tuple[float, str, int]:
-    """Return what `worst` does in units of textbook limits, and of how many elements a claim is made.
+    """Return what `worst` does, in units of textbook limits, and the number of elements compared.
 
-    An element whose limit is infinite or NaN is left out.
+    Elements with an infinite or NaN limit are left out.
     """
     a, b = (np.asarray(x, dtype=np.float64) for x in (got, want))
     limit = np.broadcast_to(np.asarray(limits, dtype=np.float64), a.shape)
     claimed = np.isfinite(limit)
     if not claimed.any():
         return 0.0, "no element has a textbook limit", 0
-    observed, place = worst(np.where(claimed, a, 0.0), np.where(claimed, b, 0.0), np.where(claimed, limit, 1.0))
-    return observed, place, int(claimed.sum())
+    observed, location = worst(np.where(claimed, a, 0.0), np.where(claimed, b, 0.0), np.where(claimed, limit, 1.0))
+    return observed, location, int(claimed.sum())
 
 
 def relative_error(got: Array, want: Array, scale: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Run a plan on an engine: this machine's pool of workers, or another one that the caller names."""
+"""Run a plan on an engine: this machine's pool of workers, or one that the caller passes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def run(cases: Sequence[PlannedCase], options: Options, engine: Engine | None = 
 def in_order(
     cases: Sequence[PlannedCase], options: Options, engine: Engine | None = None, before: Iterable[Verdict] = ()
 ) -> Iterator[Judged]:
-    """Judge definitions first; what is wrong by its definition is not asked what rests on it, so one cause is one finding.
+    """Judge definitions first, and skip what rests on a definition that does not hold, so that one cause is one finding.
 
     Args:
         cases: the plan.
-        options: what applies to every case.
-        engine: this machine's workers if None.
+        options: apply to every case.
+        engine: None for this machine's workers.
         before: verdicts of an interrupted run.
     """
     wrong = {(verdict.subject, verdict.op) for verdict in before if _denied(verdict)}
@@ -45,7 +45,7 @@ def in_order(
         left = []
         for planned in dependent:
             op = planned.gate.graded(planned.case)
-            denied = [one for one in (op, *planned.case.rests_on) if (planned.subject.name, one) in wrong]
+            denied = [name for name in (op, *planned.case.rests_on) if (planned.subject.name, name) in wrong]
             if denied:
                 yield Judged(_not_asked(planned, options, op, denied[0]))
             else:
@@ -55,7 +55,7 @@ def in_order(
 
 
 def _denied(verdict: Verdict) -> bool:
-    """Whether a verdict says that the definition of its op does not hold; a subject that did not start says nothing."""
+    """Whether a verdict shows that the definition of its op does not hold; a failed start shows nothing."""
     return verdict.status == "wrong" and verdict.level == "definition" and verdict.cause != "start"
 
 
@@ -67,7 +67,7 @@ def _not_asked(planned: PlannedCase, options: Options, op: str, denied: str) -> 
 
 @contextmanager
 def opened(options: Options, engine: Engine | None = None) -> Generator[Executor]:
-    """Provide an executor that takes cases until the context ends; without `engine` it is this machine's pool."""
+    """Provide an executor until the context ends; without `engine` it is this machine's pool."""
     executor = (engine or Pool)(options)
     try:
         yield executor

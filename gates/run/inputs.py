@@ -1,8 +1,7 @@
 """Draw the inputs of a case from its seed, until they meet the preconditions of its gate.
 
-By chance a draw may be of no use to a gate: no token is clipped, or two parts of a batch have the same weight.
-`Gate.requires` measures that from inputs and oracle alone. Inputs that do not meet it are drawn again from the same
-generator.
+A draw may be useless to a gate by chance: no token is clipped, or two parts of a batch have the same weight.
+`Gate.requires` measures that from inputs and oracle alone. Inputs that fail it are drawn again from the same generator.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from gates.model import Case, Evidence, Gate, Recipe, Wire
 from gates.run.oracle_cache import OracleCache
 from gates.run.trial import RunningDraw
 
-DRAWS = 100  # where one draw in three misses a precondition, this many do once in 10^47
+DRAWS = 100  # if one draw in three misses a precondition, all of these do once in 10^47
 
 
 def inputs(gate: Gate, case: Case, seed: int, cached: OracleCache | None = None) -> Mapping[str, Wire | Recipe]:
@@ -29,22 +28,24 @@ def drawn(
 ) -> tuple[Mapping[str, Wire | Recipe], tuple[Evidence, ...]]:
     """Return the first inputs of this seed that meet every precondition of the gate, with the evidence that they do.
 
-    If none of `DRAWS` draws does, those are the inputs of the last one, and the evidence names what they miss. Subjects
-    that follow are given the same from the cache.
+    If none of `DRAWS` draws does, return the last one; its evidence names the unmet precondition. Later subjects get the
+    same inputs from the cache.
     """
     key = f"{gate.id}/{case.name}/{seed}/{sorted(case.declared.items())}".encode()
-    known: tuple[Mapping[str, Any], tuple[Evidence, ...]] | None = cached.find(key)
-    if known is not None:
-        return known
+    kept: tuple[Mapping[str, Any], tuple[Evidence, ...]] | None = cached.find(key)
+    if kept is not None:
+        return kept
     rng = np.random.default_rng(seed)
     for _ in range(DRAWS):
         before = rng.bit_generator.state
-        made = case.make(rng)
-        preconditions = tuple(gate.requires(RunningDraw(made, cached)))
-        if all(item.holds for item in preconditions) or rng.bit_generator.state == before:  # nothing drawn
+        sample = case.make(rng)
+        preconditions = tuple(gate.requires(RunningDraw(sample, cached)))
+        if (
+            all(item.holds for item in preconditions) or rng.bit_generator.state == before
+        ):  # the inputs do not depend on the generator
             break
-    cached.keep(key, (made, preconditions))
-    return made, preconditions
+    cached.keep(key, (sample, preconditions))
+    return sample, preconditions
 
 
 def with_model(inputs: Mapping[str, Wire | Recipe], model: str | None) -> Mapping[str, Wire | Recipe]:

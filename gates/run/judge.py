@@ -41,13 +41,13 @@ BOOLEANS = (bool, np.bool_)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict, with what the worker reported of itself while it was reached."""
+    """A verdict, with what the worker reported about itself."""
 
     verdict: Verdict
     hello: Hello | None = None
     patched_calls: int = 0  # how often the mutated function ran
     models: Mapping[str, Mapping[str, Wire]] = field(default_factory=dict)  # content hash → spec
-    seed: int | None = None  # the planned case's own
+    seed: int | None = None  # of the planned case, if it has its own
 
 
 def judge(
@@ -58,9 +58,9 @@ def judge(
     cached: OracleCache | None = None,
     answers: Answers | None = None,
 ) -> Verdict:
-    """Return the verdict of one case. Whatever the gate, the oracle or the subject raises becomes part of it.
+    """Return the verdict of one case; any exception of gate, oracle or subject becomes part of it.
 
-    Without `answers` every call runs, those of `Trial.got_once` too.
+    Without `answers` every call runs, even those of `Trial.got_once`.
     """
     gate, subject = planned.gate, planned.subject.name
     seed, unsupported = seed_of(planned, options), ""
@@ -101,7 +101,7 @@ def judge(
                 once=None if answers is None else partial(answers.ask, subject),
             )
             for item in gate.check(trial):
-                evidence.append(item)  # noqa: PERF402  what was yielded before an exception is kept
+                evidence.append(item)  # noqa: PERF402  keeps what was yielded before an exception
         status, level, cause, reason = _decide(evidence, level)
     except UnsupportedError as error:
         status, cause, reason = "unsupported", "lacking", str(error)
@@ -112,9 +112,9 @@ def judge(
         status, cause, reason = "error", "oracle", str(error)
     except WorkerError as error:
         status, cause, reason = "wrong", "start", f"subject did not start again: {error}"
-    except Exception as error:  # noqa: BLE001  whatever a gate raises is the gate's error, and the run goes on
+    except Exception as error:  # noqa: BLE001  any exception of a gate is the gate's error, and the run continues
         status, cause, reason = "error", "gate", _raised(error, f"{gate.id} · {planned.case.name}")
-    if cause == "bound":  # only a wrong number can be a deliberate choice: no exception, no crash
+    if cause == "bound":  # only a wrong number can be deliberate, never an exception or a crash
         cause, reason = _documented(hello.documented.get(gate.name, "") if gate.name else "", reason)
     seconds = time.monotonic() - start
     return replace(
@@ -132,7 +132,7 @@ def _raised(error: Exception, where: str) -> str:
     """Return the reason of a verdict on a gate that raised.
 
     Raises:
-        FaultError: the machine has too little of something, which the next case would lack too.
+        FaultError: the machine lacks a resource, as it would for the next case.
     """
     if isinstance(error, FaultError):
         raise error
@@ -142,12 +142,12 @@ def _raised(error: Exception, where: str) -> str:
 
 
 def _fault(level: Level) -> Status:
-    """Return the grade for an exception, a crash or a wrong shape: of a very long reduction it is more than imprecise."""
+    """Return the grade for an exception, a crash or a wrong shape; at level precision `fragile`, not `imprecise`."""
     return GRADE_OF["robustness" if level == "precision" else level]
 
 
 def _decide(evidence: list[Evidence], level: Level) -> tuple[Status, Level, str, str]:
-    """Return status, level, cause and reason of a check that ran to its end: the worst claim that does not hold."""
+    """Return status, level, cause and reason of a completed check: those of the worst claim that does not hold."""
     for item in evidence:
         if item.role == "signal" and not item.holds:
             return "error", level, "signal", f"precondition not met: {item.sentence()}"
@@ -164,19 +164,19 @@ def _decide(evidence: list[Evidence], level: Level) -> tuple[Status, Level, str,
 
 
 def _documented(where: str, reason: str) -> tuple[str, str]:
-    """Return cause and reason of a wrong number, whose deviation the subject may document."""
+    """Return cause and reason of a wrong number, whose deviation may be documented (`where`)."""
     if where and not where.startswith(IN_PART):
         return "departs", f"departs (documented: {where}): {reason}"
     return "bound", f"{reason}; documented {where}" if where else reason
 
 
 def lacking(planned: PlannedCase, hello: Hello) -> str:
-    """Return which op or convention of the case the subject does not provide, or nothing."""
+    """Return a sentence on the op or convention that the subject lacks for this case, or ""."""
     for op in planned.gate.ops:
         provided = hello.provides.get(op.name)
         if provided is None:
             near = nearest(op.name, hello.provides, cutoff=0.8)
-            known = {other.name for gate in REGISTRY.gates.values() for other in gate.ops}  # these are not misspelt
+            known = {other.name for gate in REGISTRY.gates.values() for other in gate.ops}  # not misspellings
             known |= {other.name for other in planned.gate.ops}
             hint = f"; it defines {near[0]}" if near and near[0] not in known else ""
             return f"{op.name} is not defined by {planned.subject.name}{hint}"
@@ -186,7 +186,7 @@ def lacking(planned: PlannedCase, hello: Hello) -> str:
 
 
 def _other_choice(planned: PlannedCase, op: str, provided: Provided) -> str:
-    """Return which convention of the case the subject does not have, or does not declare though it must."""
+    """Return a sentence on a convention of the case that the subject lacks or does not declare, or ""."""
     for name, value in planned.case.conventions.items():
         choices = provided.conventions.get(name)
         if choices is not None and not _among(value, choices):
@@ -200,9 +200,9 @@ def _other_choice(planned: PlannedCase, op: str, provided: Provided) -> str:
 
 
 def _among(value: Wire, choices: tuple[Wire, ...]) -> bool:
-    """Whether a value is one of the choices, or each of several; True is not 1, a number may be rounded to float32."""
+    """Whether a value, or each of a tuple, is among the choices; True is not 1, numbers may be rounded to float32."""
     if isinstance(value, tuple):
-        return all(_among(one, choices) for one in value)
+        return all(_among(item, choices) for item in value)
     if isinstance(value, BOOLEANS) or value is None or isinstance(value, str):
         return any(
             value == choice and isinstance(choice, BOOLEANS) == isinstance(value, BOOLEANS) for choice in choices
@@ -218,10 +218,10 @@ def _shown(choices: tuple[Wire, ...]) -> str:
 
 
 def declared(caller: Caller, subject: str, hello: Hello) -> Caller:
-    """Return a caller that answers `unsupported` to a choice which the subject did not declare.
+    """Return a caller that answers `unsupported` to a choice that the subject did not declare.
 
-    `lacking` looks at the conventions of the case, but a check may use another choice beside them (leave-one-out beside
-    the mean, or another ε). Words, numbers and booleans bind alike.
+    `lacking` checks the conventions of the case, but a check may make further choices, such as leave-one-out in addition
+    to the mean, or another ε. Texts, numbers and booleans are checked.
     """
 
     def call(
@@ -229,9 +229,9 @@ def declared(caller: Caller, subject: str, hello: Hello) -> Caller:
     ) -> Outcome:
         provided = hello.provides.get(op)
         for name, choices in (provided.conventions if provided else {}).items():
-            value = inputs.get(name)
-            if isinstance(value, str | bool | int | float) and not _among(value, choices):
-                return Outcome("unsupported", error=f"{op} of {subject} has {name} {_shown(choices)}, not {value!r}")
+            choice = inputs.get(name)
+            if isinstance(choice, str | bool | int | float) and not _among(choice, choices):
+                return Outcome("unsupported", error=f"{op} of {subject} has {name} {_shown(choices)}, not {choice!r}")
         return caller(op, inputs, layout, kill_after_s)
 
     return call

@@ -36,10 +36,10 @@ REMEDY = "judge every shard of one plan with the same options and the same versi
 
 
 def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
-    """Return the lines of the whole run, in an order that does not depend on the order of the files.
+    """Return the lines of the whole run, in an order that is independent of the order of the files.
 
-    Counterexample files stay where the shards wrote them. With `folder`, in which the merged file will be written, their
-    names are made relative to it.
+    Counterexample files stay where the shards wrote them; their names become relative to `folder`, where the merged file
+    will be written.
     """
     if not runs:
         raise ConfigurationError("merge needs the files of all shards; it got none")
@@ -51,17 +51,17 @@ def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
     _every_shard_once(parts)
     _every_case_once(parts)
     verdicts = [verdict for run in parts for verdict in run.verdicts]
-    counterexamples = [_relative(folder, run.path.parent, found) for run in parts for found in run.counterexamples]
+    counterexamples = [_relative(folder, run.path.parent, record) for run in parts for record in run.counterexamples]
     diagnoses = list({(x.subject, x.op): x for run in parts for x in run.diagnoses}.values())
     return [_header(parts), *_distinct(parts), *verdicts, *counterexamples, *diagnoses, _summary(parts)]
 
 
-def _relative(folder: Path | None, shard: Path, found: CounterexampleRecord) -> CounterexampleRecord:
-    """Return a shard's record with its file named relative to `folder`, so that `gates replay` finds it."""
-    if folder is None or found.file is None:
-        return found
-    name = Path(os.path.relpath(shard.resolve() / found.file, folder.resolve())).as_posix()
-    return found.model_copy(update={"file": name})
+def _relative(folder: Path | None, shard: Path, record: CounterexampleRecord) -> CounterexampleRecord:
+    """Return a shard's record with a file name relative to `folder`, so that `gates replay` finds it."""
+    if folder is None or record.file is None:
+        return record
+    name = Path(os.path.relpath(shard.resolve() / record.file, folder.resolve())).as_posix()
+    return record.model_copy(update={"file": name})
 
 
 def _plan(run: Results) -> PlanRecord:
@@ -91,20 +91,20 @@ def _alike(first: Results, other: Results) -> None:
             raise ConfigurationError(
                 f"{name} is {_short(a, b)} in {first.path} and {_short(b, a)} in {other.path}; {REMEDY}"
             )
-    one, two = _plan(first), _plan(other)
-    if one.digest != two.digest:
+    plan, other_plan = _plan(first), _plan(other)
+    if plan.digest != other_plan.digest:
         raise ConfigurationError(
-            f"the plan of {first.path} has {one.cells} cases ({one.digest[:12]}), "
-            f"that of {other.path} {two.cells} ({two.digest[:12]}); {REMEDY}"
+            f"the plan of {first.path} has {plan.cells} cases ({plan.digest[:12]}), "
+            f"that of {other.path} {other_plan.cells} ({other_plan.digest[:12]}); {REMEDY}"
         )
-    if one.shards != two.shards:
+    if plan.shards != other_plan.shards:
         raise ConfigurationError(
-            f"{first.path} is one of {one.shards} shards, {other.path} one of {two.shards}; {REMEDY}"
+            f"{first.path} is one of {plan.shards} shards, {other.path} one of {other_plan.shards}; {REMEDY}"
         )
 
 
 def _short(value: object, other: object) -> str:
-    """Return a value in words; of a list its length and at most five items that `other` lacks."""
+    """Return a value as text; a list as its length and at most five items that `other` lacks."""
     if isinstance(value, list) and isinstance(other, list):
         more = [item for item in value if item not in other]
         return f"{len(value)} names" + (f" (with {', '.join(more[:5])})" if more else "")
@@ -182,8 +182,8 @@ def _summary(parts: Sequence[Results]) -> SummaryRecord:
     fail_on = parts[0].header.fail_on
     tally = Tally(Counter(verdict.status for run in parts for verdict in run.verdicts), fail_on=fail_on)
     summaries = [run.summary for run in parts if run.summary]
-    failed = any(summary.exit_code == FAILED for summary in summaries)  # a requirement that one shard did not meet
-    problems = dict.fromkeys(words for summary in summaries for words in summary.problems) | dict.fromkeys(
+    failed = any(summary.exit_code == FAILED for summary in summaries)  # a shard did not meet a requirement
+    problems = dict.fromkeys(problem for summary in summaries for problem in summary.problems) | dict.fromkeys(
         _stale(parts)
     )
     return SummaryRecord(
@@ -195,7 +195,7 @@ def _summary(parts: Sequence[Results]) -> SummaryRecord:
 
 
 def _stale(parts: Sequence[Results]) -> list[str]:
-    """Return which waivers fail the whole run; a single shard does not know whether they are needed."""
+    """Return the waivers that fail the whole run; a single shard cannot tell whether they are needed."""
     header = _header(parts)
     waivers = Waivers(header.waivers, datetime.fromisoformat(header.started).date())
     for run in parts:

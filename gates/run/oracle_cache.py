@@ -1,7 +1,6 @@
-"""Cache the inputs of cases and the results of the oracle, so that several subjects share them; and slow answers.
+"""Cache the inputs of cases and the results of the oracle for all subjects, and the slow answers of each subject.
 
-The key is made of the values that the oracle is given. A check that passes a subject's outputs to the oracle therefore
-has a key of its own.
+The key is a digest of the oracle's arguments, so a check that passes a subject's outputs to the oracle has its own key.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class OracleCache:
     def __init__(self, kept: int = KEPT, largest: int = LARGEST) -> None:
         self._kept, self._largest = kept, largest
         self._lock = threading.Lock()
-        self._found: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # value and size, oldest first
+        self._kept_values: OrderedDict[bytes, tuple[Any, int]] = OrderedDict()  # value and size, oldest first
         self._size = 0
-        self._making: dict[bytes, threading.Lock] = {}  # what is being made
+        self._making: dict[bytes, threading.Lock] = {}  # of the values that are being computed
 
     def ask(self, op: Op, inputs: Mapping[str, Wire]) -> Any:
         """Return the oracle's result for these inputs; the caller may change it."""
@@ -51,22 +50,31 @@ class OracleCache:
         return function(**inputs) if key is None else self.once(key, partial(function, **inputs))
 
     def find(self, key: bytes) -> Any:
-        """Return what is kept under this key, or None; the caller may change it."""
+        """Return a copy of the value kept under this key, or None."""
         with self._lock:
-            known = self._found.get(key)
+            known = self._kept_values.get(key)
             if known is not None:
-                self._found.move_to_end(key)
+                self._kept_values.move_to_end(key)
         return copy.deepcopy(known[0]) if known is not None else None
 
     def keep(self, key: bytes, value: Any) -> None:
-        """Keep a copy of a value under this key, while there is room."""
-        self._keep(key, value)
+        """Keep a copy of a value under this key, unless it is too large; the oldest values make room for it."""
+        size = _size(value)
+        if size > min(self._largest, self._kept // 8):
+            return
+        with self._lock:
+            if key not in self._kept_values:
+                self._kept_values[key] = (copy.deepcopy(value), size)
+                self._size += size
+            while self._size > self._kept:
+                _, (_, dropped) = self._kept_values.popitem(last=False)
+                self._size -= dropped
 
     def once(self, key: bytes, make: Callable[[], Any]) -> Any:
-        """Return what `make` returned at the first call with this key; the caller may change it.
+        """Return the value that `make` returned at the first call with this key; the caller may change it.
 
-        Subjects that are judged side by side ask the same at the same time: the second waits for the first. A value that is
-        too large to be kept is then made twice, but not at once.
+        Subjects that are judged in parallel ask for the same value at the same time: the second waits for the first. A value
+        too large to be kept is then computed twice, one after the other.
         """
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
@@ -75,27 +83,15 @@ class OracleCache:
                 known = self.find(key)
                 if known is None:
                     known = make()
-                    self._keep(key, known)
+                    self.keep(key, known)
         finally:
             with self._lock:
                 self._making.pop(key, None)
         return known
 
-    def _keep(self, key: bytes, value: Any) -> None:
-        size = _size(value)
-        if size > min(self._largest, self._kept // 8):
-            return
-        with self._lock:
-            if key not in self._found:
-                self._found[key] = (copy.deepcopy(value), size)
-                self._size += size
-            while self._size > self._kept:
-                _, (_, dropped) = self._found.popitem(last=False)
-                self._size -= dropped
-
 
 def key_of(op: Op, inputs: Mapping[str, Wire], function: Callable[..., Any] | None = None) -> bytes | None:
-    """Return a digest of an op, what is asked of it (the oracle), and its inputs with their memory layout.
+    """Return a digest of op, function (by default the oracle) and inputs with their memory layout.
 
     None if an input cannot be digested.
     """
@@ -104,13 +100,13 @@ def key_of(op: Op, inputs: Mapping[str, Wire], function: Callable[..., Any] | No
 
 
 class Answers:
-    """What subjects gave for slow calls (`Trial.got_once`), so that several checks compare with it. Threads may share it."""
+    """A cache of the outcomes of slow calls (`Trial.got_once`), which several checks share. Threads may share it."""
 
     def __init__(self, kept: int = ANSWERS) -> None:
         self._cache = OracleCache(kept, largest=kept)
 
     def ask(self, subject: str, op: str, inputs: Mapping[str, Wire | Recipe], call: Callable[[], Outcome]) -> Outcome:
-        """Return what the subject gave for these inputs before, else what it gives now; only values are kept."""
+        """Return the subject's earlier outcome for these inputs, else that of `call`; only values are kept."""
         digest = hashlib.blake2b(f"{subject} {op}".encode(), digest_size=20)
         if not _feed(digest, dict(inputs)):
             return call()
@@ -124,7 +120,7 @@ class Answers:
 
 
 def _feed(digest: Any, value: Any) -> bool:
-    """Add a value with its type and layout, since a sum over other strides may round differently."""
+    """Add a value with its type and layout to the digest, because a sum over other strides may round differently."""
     type_ = type(value)
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.hasobject:
@@ -147,7 +143,7 @@ def _feed(digest: Any, value: Any) -> bool:
 
 
 def _size(value: Any) -> int:
-    """Return the bytes of all arrays in a value, and about 200 for each other object."""
+    """Return the bytes of all arrays in a value plus about 200 for each object."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes) + 200
     if isinstance(value, dict):

@@ -22,20 +22,20 @@ class PlannedCase:
     gate: Gate
     subject: Subject
     case: Case
-    seed: int | None = None  # instead of the run's
+    seed: int | None = None  # overrides the run's
 
     @property
     def names(self) -> Names:
-        """Gate, subject and case by name, under which its verdict is found again."""
+        """The names of gate, subject and case, which identify its verdict."""
         return self.gate.id, self.subject.name, self.case.name
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What applies to every case of a run."""
+    """The options of every case of a run."""
 
     seed: int = 0
-    jobs: int = 1  # workers side by side
+    jobs: int = 1  # parallel threads, each with its own workers
     threads: int = 1  # of each worker
     quick: bool = False
     full: bool = False  # all draws of statistical gates; without it a tenth
@@ -44,15 +44,15 @@ class Options:
 
 
 def cases_of(gate: Gate, model: str | None) -> list[Case]:
-    """Return the cases of a gate; with `--model`, one of those that differ in the tiny model only, under the given model's name."""
+    """Return the cases of a gate; with `--model`, one for all that differ only in the tiny model, named after the model."""
     if model is None:
         return list(gate.cases)
     label = PurePath(model).name
-    found: dict[str, Case] = {}
+    cases: dict[str, Case] = {}
     for case in sorted(gate.cases, key=lambda case: (not case.quick, not case.proof)):
         name = case.name.replace(case.model, label) if case.model else case.name
-        found.setdefault(name, replace(case, name=name))
-    return list(found.values())
+        cases.setdefault(name, replace(case, name=name))
+    return list(cases.values())
 
 
 def plan(
@@ -63,14 +63,14 @@ def plan(
     proof: bool = False,
     model: str | None = None,
 ) -> list[PlannedCase]:
-    """Return the cases, those with the longest time limit first: otherwise a single worker may still run one at the end.
+    """Return the cases, longest time limit first, so that no single worker is still busy at the end.
 
     Args:
         gates: the gates whose cases are planned.
-        subjects: who is judged.
+        subjects: the subjects to judge.
         quick: the quick cases only.
         proof: with `quick`, also the cases that a proof or a calibration needs.
-        model: what stands in place of the tiny model.
+        model: replaces the tiny model.
     """
     cases = [
         PlannedCase(gate, subject, case)
@@ -84,16 +84,16 @@ def plan(
 
 
 def runs_a_model(gate: Gate) -> bool:
-    """Whether any case of the gate has a recipe: its subject then samples from a model or trains it, which takes seconds."""
-    made = (case.make(np.random.default_rng(0)) for case in gate.cases)
-    return any(isinstance(value, Recipe) for inputs in made for value in inputs.values())
+    """Whether any case of the gate has a recipe, so that the subject samples from a model or trains it for seconds."""
+    samples = (case.make(np.random.default_rng(0)) for case in gate.cases)
+    return any(isinstance(value, Recipe) for inputs in samples for value in inputs.values())
 
 
 def case_seed(gate: Gate, case: Case, seed: int) -> int:
-    """Return the seed of one case, from its names and the run's seed alone: selecting other gates does not change it."""
+    """Return the seed of one case, which depends on its names and the run's seed, not on the selected gates."""
     return zlib.crc32(f"{case.sample or f'{gate.id}/{case.name}'}/{seed}".encode())
 
 
 def seed_of(planned: PlannedCase, options: Options) -> int:
-    """Return the seed with which the inputs of a planned case are drawn."""
+    """Return the seed of a planned case's inputs."""
     return case_seed(planned.gate, planned.case, options.seed if planned.seed is None else planned.seed)

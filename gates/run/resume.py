@@ -13,7 +13,7 @@ from gates.results.records import HeaderRecord, ResumeRecord, VerdictRecord
 from gates.run.plan import Names, PlannedCase
 from gates.run.shards import without
 
-FREE = {"command", "started", "jobs", "mutants"}  # what may differ between a run and its resumption
+FREE = {"command", "started", "jobs", "mutants"}  # header fields that may differ in the resumed run
 SEVERAL = ("gates", "subjects")
 DIGESTS = {"subject_files": "file", "codes": "code"}
 MOST = 3  # names in a refusal
@@ -36,16 +36,16 @@ class Resumed:
     @property
     def still_large(self) -> list[Verdict]:
         """The failures without a counterexample record, because the run was stopped before it shrank them."""
-        done = {(found.gate, found.subject) for found in self.earlier.counterexamples}
+        done = {(record.gate, record.subject) for record in self.earlier.counterexamples}
         left = () if self.complete else self.verdicts
-        return [one for one in left if one.status in FAILURES and (one.gate, one.subject) not in done]
+        return [v for v in left if v.status in FAILURES and (v.gate, v.subject) not in done]
 
 
 def resume(path: Path, wanted: HeaderRecord, cases: Sequence[PlannedCase]) -> Resumed:
-    """Open a run's file to append to it; a torn last line is cut off, and the file is locked.
+    """Open and lock a run's file to append to it; a torn last line is cut off.
 
     Raises:
-        ConfigurationError: the file holds no run of the same plan, or another process is writing to it.
+        ConfigurationError: the file is not a run of the same plan, or another process is writing to it.
     """
     writer = Writer.again(path)
     try:
@@ -64,26 +64,26 @@ def resume(path: Path, wanted: HeaderRecord, cases: Sequence[PlannedCase]) -> Re
 
 
 def _done(earlier: Results, cases: Sequence[PlannedCase]) -> set[Names]:
-    """Return the names of the judged cases, all of which must be in this plan."""
+    """Return the names of the judged cases, which must all be in this plan."""
     done = {(v.gate, v.subject, v.case) for v in earlier.verdicts}
     if strangers := done - {planned.names for planned in cases}:
         raise ConfigurationError(f"--resume {earlier.path}: {' · '.join(min(strangers))} is not in its header's plan")
     return done
 
 
-def _has_plan(path: Path, found: HeaderRecord) -> None:
-    if found.plan is None:
+def _has_plan(path: Path, recorded: HeaderRecord) -> None:
+    if recorded.plan is None:
         raise ConfigurationError(
             f"--resume {path}: names no plan: it is no file of `gates check`, or of an older version"
         )
-    if found.merged:
+    if recorded.merged:
         raise ConfigurationError(f"--resume {path}: is merged from shards, and complete")
 
 
-def refuse_other(path: Path, found: HeaderRecord, wanted: HeaderRecord, free: Collection[str] = FREE) -> None:
+def refuse_other(path: Path, recorded: HeaderRecord, wanted: HeaderRecord, free: Collection[str] = FREE) -> None:
     """Compare the file's header with the one that this run would write: all that verdicts depend on must be equal."""
     for name in HeaderRecord.model_fields:
-        was, now = getattr(found, name), getattr(wanted, name)
+        was, now = getattr(recorded, name), getattr(wanted, name)
         if name in free or was == now:
             continue
         if name in SEVERAL:
@@ -97,20 +97,18 @@ def refuse_other(path: Path, found: HeaderRecord, wanted: HeaderRecord, free: Co
             )
         raise ConfigurationError(
             f"--resume {path}: {name} was {was} and is {now}; go on with the command that began it, on the same "
-            f"machine and commit: {command(found.command, path)}"
+            f"machine and commit: {command(recorded.command, path)}"
         )
 
 
-def command(words: Sequence[str], path: Path) -> str:
-    """Return the command that resumes a run, made from the one that began it."""
-    kept = [
-        word for word in without(words, "--resume", "--out") if word != "--record"
-    ]  # results stay in the run's own file
+def command(original: Sequence[str], path: Path) -> str:
+    """Return the command that resumes a run in its own file, given the command that began it."""
+    kept = [argument for argument in without(original, "--resume", "--out") if argument != "--record"]
     return shlex.join(["gates", *kept, "--resume", str(path)])
 
 
 def verdict(record: VerdictRecord) -> Verdict:
-    """Return the verdict that a line was written from."""
+    """Return the verdict of a results line."""
     evidence = tuple(
         Evidence(
             item.quantity, item.observed, item.relation, item.limit, item.because, item.where, item.role, item.level

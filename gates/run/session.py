@@ -1,4 +1,4 @@
-"""Conduct one run: header, verdicts, summary, and the exit code that they amount to."""
+"""Conduct one run: header, verdicts, summary and exit code."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Requirement:
         return cls(name, pattern or None)
 
     def unmet_by(self, verdict: Verdict) -> bool:
-        """Whether this verdict shows that something required was not judged."""
+        """Whether this verdict shows that a requirement was not judged."""
         holes = {"skipped"} if self.gates is None else {"skipped", "unsupported"}
         return self.names(verdict.subject, verdict.gate) and verdict.status in holes
 
@@ -85,7 +85,7 @@ class Requirement:
 
 @dataclass(slots=True)
 class Tally:
-    """The verdicts counted so far, and what else fails the run."""
+    """Counts of the verdicts so far, and further problems that fail the run."""
 
     counts: Counter[Status] = field(default_factory=Counter)
     holes: list[Verdict] = field(default_factory=list)
@@ -101,11 +101,11 @@ class Tally:
 
     @property
     def problems(self) -> list[str]:
-        """What fails the run beside its verdicts, one sentence each."""
+        """A sentence for each problem that fails the run apart from its verdicts."""
         return [*(f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes), *self.stale]
 
     def exit_code(self) -> int:
-        """Return 0 if all held, 1 if a subject or a requirement failed, 4 if a gate or the oracle did, 3 if nothing was measured."""
+        """Return 1 if a subject or a requirement failed, 4 if a gate or the oracle did, 3 if nothing was measured, else 0."""
         if self.problems or any(self.counts[status] for status in failing(self.fail_on)):
             return FAILED
         if self.counts["error"]:
@@ -113,7 +113,7 @@ class Tally:
         return HELD if any(self.counts[status] for status in HELD_BY) else NOTHING
 
     def line(self) -> str:
-        """Return the last line of a run: correct and wrong always, other statuses where there are any."""
+        """Return the last line of a run: the counts of correct, wrong, and any other status that occurred."""
         shown = [s for s in STATUSES if s in {"correct", "wrong"} or self.counts[s]]
         plural = {s: f"{s}s" if s in {"error", "timeout"} and self.counts[s] != 1 else s for s in shown}
         return ", ".join(f"{self.counts[s]} {plural[s]}" for s in shown)
@@ -129,21 +129,21 @@ def tool_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What the header of a results file says of a run, beside the machine."""
+    """The content of a results file's header, except the machine."""
 
     verb: Literal["check", "prove", "calibrate"]
     command: list[str]
     gates: Sequence[Gate]
     subjects: Sequence[Subject]
     options: Options
-    planned: int  # verdicts that the run will have
+    planned: int  # number of verdicts
     plan: PlanRecord | None = None
     waivers: Sequence[WaiverRecord] = ()
     engine: str = "local"
     seeds: int | None = None  # of a calibration
     fail_on: Grade = "imprecise"
     subject_files: Mapping[str, str] = field(default_factory=dict)
-    mutants: Iterable[Mutant] = ()  # of the catalogue; a report says how many of them a pass would have seen
+    mutants: Iterable[Mutant] = ()  # of the catalogue, so that a report can count those that a pass excludes
 
 
 def header(info: RunInfo) -> HeaderRecord:
@@ -191,33 +191,33 @@ def _caught(info: RunInfo) -> dict[str, list[str]]:
 
 def file_digests(subjects: Iterable[Subject], shipped: Container[str]) -> dict[str, str]:
     """Return a digest of the file of each subject that is not part of this checkout."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for subject in subjects:
         if subject.name not in shipped and subject.entry.is_file():
             with subject.entry.open("rb") as file:
-                found[subject.name] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    return found
+                digests[subject.name] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return digests
 
 
 def subject_record(name: str, hello: Hello) -> SubjectRecord:
-    """Return a subject's handshake as a line."""
+    """Return a subject's handshake as a results line."""
     return SubjectRecord(subject=name, provides=sorted(hello.provides), versions=dict(hello.versions))
 
 
 class HandshakeRecords:
     """The lines of a results file about subjects and models, each written once.
 
-    A subject that reports something else than before, such as another version after a run was resumed, gets a second
-    line: the verdicts of the file depend on both.
+    A subject whose report changes, such as its version after a run was resumed, gets a second line, because the verdicts
+    of the file depend on both.
     """
 
     def __init__(self, before: Results | None = None) -> None:
         self._subjects = list(before.subjects) if before else []
         self._models = {record.hash for record in before.models} if before else set()
-        self._latest: dict[str, Hello] = {}  # of each subject; the same worker always reports the same
+        self._latest: dict[str, Hello] = {}  # of each subject; a worker reports one object
 
     def new(self, judged: Judged) -> Iterator[SubjectRecord | ModelRecord]:
-        """Yield the lines that have to stand before this verdict."""
+        """Yield the lines that must precede this verdict."""
         name, hello = judged.verdict.subject, judged.hello
         if hello is not None and self._latest.get(name) is not hello:
             self._latest[name] = hello
@@ -233,25 +233,25 @@ class HandshakeRecords:
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What `check` judges, and who is informed."""
+    """The cases that `check` judges, with callbacks."""
 
-    cases: Sequence[PlannedCase]  # of a resumed run those that are left
+    cases: Sequence[PlannedCase]  # of a resumed run the remaining ones
     options: Options
     writer: Writer | None = None
     requirements: tuple[Requirement, ...] = ()
-    on_verdict: Callable[[Verdict], None] = lambda verdict: None  # noqa: ARG005  by default nobody
-    on_hello: Callable[[str, Hello], None] = lambda name, hello: None  # noqa: ARG005  the first of each subject
+    on_verdict: Callable[[Verdict], None] = lambda verdict: None  # noqa: ARG005  no callback
+    on_hello: Callable[[str, Hello], None] = lambda name, hello: None  # noqa: ARG005  called for the first of each subject
     engine: Engine | None = None  # None: this machine's workers
     resumed: Resumed | None = None
     waivers: Waivers = field(default_factory=Waivers)
     fail_on: Grade = "wrong"
-    before_summary: Callable[[], None] = lambda: None  # called when all is judged; it may write lines
+    before_summary: Callable[[], None] = lambda: None  # called after the last verdict; may write lines
 
 
 def check(request: CheckRequest) -> Tally:
-    """Judge every case, write each verdict before it is shown, and return the count, earlier verdicts included.
+    """Judge every case, write each verdict before it is shown, and return the tally, earlier verdicts included.
 
-    Ctrl-C leaves what was written.
+    Verdicts that were written survive Ctrl-C.
     """
     tally = Tally(fail_on=request.fail_on)
     writer, waivers, resumed = request.writer, request.waivers, request.resumed
@@ -260,8 +260,8 @@ def check(request: CheckRequest) -> Tally:
         waivers.note(verdict)
         tally.add(verdict, request.requirements)
     start = time.monotonic()
-    for found in in_order(request.cases, request.options, request.engine, resumed.verdicts if resumed else ()):
-        judged = replace(found, verdict=waivers.apply(found.verdict))
+    for unwaived in in_order(request.cases, request.options, request.engine, resumed.verdicts if resumed else ()):
+        judged = replace(unwaived, verdict=waivers.apply(unwaived.verdict))
         if judged.hello and judged.verdict.subject not in tally.hellos:
             tally.hellos[judged.verdict.subject] = judged.hello
             request.on_hello(judged.verdict.subject, judged.hello)

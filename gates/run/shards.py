@@ -1,4 +1,4 @@
-"""Divide a plan into shards, and name it by a digest so that `gates merge` knows which shards belong together."""
+"""Divide a plan into shards; its digest tells `gates merge` which shards belong together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str | None) -> Shard:
-        """Read `2/5`; None is the whole plan."""
+        """Parse `2/5`; None means the whole plan."""
         if text is None:
             return cls()
-        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-        index, count = (int(found[1]), int(found[2])) if found else (0, 0)
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        index, count = (int(match[1]), int(match[2])) if match else (0, 0)
         if not 1 <= index <= count <= MOST_SHARDS:
             raise ConfigurationError(f"--shard {text}: must be INDEX/COUNT with 1 <= INDEX <= COUNT, such as 2/5")
         return cls(index, count)
@@ -34,20 +34,20 @@ class Shard:
     def take(self, cases: Sequence[PlannedCase]) -> list[PlannedCase]:
         """Return this shard's cases of the whole plan, in the plan's order.
 
-        Each case, longest time limit first, goes to the shard with the smallest sum of limits. This depends on names and
-        limits alone, so every machine computes the same shards. Their sums differ by at most one case's limit.
+        Each case, longest time limit first, goes to the shard with the smallest sum of limits. The result depends on names and
+        limits alone, so every machine computes the same shards. The sums differ by at most the limit of one case.
         """
         loads = [0.0] * self.count
-        mine: set[Names] = set()
+        names: set[Names] = set()
         for planned in sorted(cases, key=lambda planned: (-planned.case.limit_s, planned.names)):
             lightest = loads.index(min(loads))
             loads[lightest] += planned.case.limit_s
             if lightest == self.index - 1:
-                mine.add(planned.names)
-        return [planned for planned in cases if planned.names in mine]
+                names.add(planned.names)
+        return [planned for planned in cases if planned.names in names]
 
     def record(self, cases: Sequence[PlannedCase]) -> PlanRecord:
-        """Return the header's description of the whole plan and of this shard."""
+        """Return the plan record of the header: the whole plan and this shard."""
         names = [planned.names for planned in cases]
         return PlanRecord(digest=digest(names), cells=len(names), shard=self.index, shards=self.count)
 
@@ -63,10 +63,10 @@ def digest(cases: Iterable[Names]) -> str:
 def without(command: Iterable[str], *options: str) -> list[str]:
     """Return a command without the named options and their values."""
     kept: list[str] = []
-    words = iter(command)
-    for word in words:
-        if word in options:
-            next(words, None)
-        elif word.partition("=")[0] not in options:
-            kept.append(word)
+    arguments = iter(command)
+    for argument in arguments:
+        if argument in options:
+            next(arguments, None)
+        elif argument.partition("=")[0] not in options:
+            kept.append(argument)
     return kept

@@ -33,7 +33,7 @@ from gates.model import (
 from gates.run.compare import worst, worst_claimed
 from gates.run.oracle_cache import OracleCache
 
-UNKNOWN = re.compile(r"^TypeError: .*unexpected keyword argument '(\w+)'")
+UNEXPECTED = re.compile(r"^TypeError: .*unexpected keyword argument '(\w+)'")
 TEXTBOOK = (
     "derived: twice the running error bound of a careful program in the dtype of the data, the widest of its usual forms, "
     "and the oracle's own rounding"
@@ -57,7 +57,7 @@ class Comparison:
 
 
 class Scratch:
-    """A temporary folder for one trial, made when a check first asks for it: most never do."""
+    """A temporary folder for one trial, created at first use, because most checks need none."""
 
     def __init__(self) -> None:
         self._made: tempfile.TemporaryDirectory[str] | None = None
@@ -71,7 +71,7 @@ class Scratch:
 
     @property
     def path(self) -> Path:
-        """The folder, which exists from now on."""
+        """The folder, created if need be."""
         if self._made is None:
             self._made = tempfile.TemporaryDirectory(prefix="gates-")
         return Path(self._made.name)
@@ -98,10 +98,10 @@ class RunningDraw:
         if op.textbook is None:
             raise OracleError(f"{op.name} has no textbook program")
         try:
-            found: Mapping[str, Array] = self.cached.limits(op, inputs)
+            by_output: Mapping[str, Array] = self.cached.limits(op, inputs)
         except Exception as error:
             raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
-        return found
+        return by_output
 
     def precondition(self, name: str, value: float, relation: Relation, limit: float, because: str = "") -> Evidence:
         """State a condition without which the check means nothing."""
@@ -134,10 +134,10 @@ class RunningTrial(RunningDraw):
         kill_after_s: float | None = None,
         **inputs: Wire,
     ) -> Outcome:
-        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in the middle.
+        """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in mid-call.
 
         Raises:
-            UnsupportedError: the subject answers so; no check fails it for that.
+            UnsupportedError: the subject answers `unsupported`, which is no failure.
         """
         outcome = self.caller(op.name, inputs, layout or {}, kill_after_s)
         if outcome.kind == "unsupported":
@@ -149,19 +149,23 @@ class RunningTrial(RunningDraw):
         return self.checked(op, self.call(op, layout=layout, **inputs), inputs)
 
     def got_once(self, op: Op, *, instead: Mapping[str, Wire] | None = None, **inputs: Wire) -> dict[str, Any]:
-        """Do what `got` does, but call the subject with the same inputs only once in a run."""
+        """Return what `got` does, but call the subject only once a run for equal inputs."""
         call = partial(self.call, op, **inputs)
         outcome = self.once(op.name, {**inputs, **(instead or {})}, call) if self.once else call()
         return self.checked(op, outcome, inputs)
 
     def checked(self, op: Op, outcome: Outcome, inputs: Mapping[str, Wire]) -> dict[str, Any]:
         """Return the outputs of a call, which must have the declared shape and dtype."""
-        if outcome.kind == "raised" and (unknown := UNKNOWN.search(outcome.error)) and unknown[1] in op.optional:
-            raise UnsupportedError(f"{op.name} does not take `{unknown[1]}`, which is optional")
+        if (
+            outcome.kind == "raised"
+            and (unexpected := UNEXPECTED.search(outcome.error))
+            and unexpected[1] in op.optional
+        ):
+            raise UnsupportedError(f"{op.name} does not take `{unexpected[1]}`, which is optional")
         if outcome.kind != "value":
-            own = outcome.error.startswith(f"{op.name} ")  # a sentence of the worker about what was returned or changed
-            words = outcome.error if own else f"{op.name} {outcome.kind}: {outcome.error}"
-            raise SubjectFaultError(outcome.kind, words)
+            own = outcome.error.startswith(f"{op.name} ")  # the worker's own sentence
+            reason = outcome.error if own else f"{op.name} {outcome.kind}: {outcome.error}"
+            raise SubjectFaultError(outcome.kind, reason)
         for name, output in op.outputs.items():
             if name not in outcome.value:
                 raise SubjectFaultError("shape", f"{op.name} returned {sorted(outcome.value)}, must have {name!r}")
@@ -174,25 +178,25 @@ class RunningTrial(RunningDraw):
     ) -> Iterator[Evidence]:
         """Compare elementwise with textbook limits; with `scale` also `within`, the claim of full precision.
 
-        The quantity of the first claim is that of the second without its unit: `kl error in 2u·S (float32)` becomes
-        `kl error in textbook limits`. Elements without a limit are left out; without any the claim is an error of the gate.
+        The first claim replaces the unit of the quantity: `kl error in 2u·S (float32)` becomes `kl error in textbook limits`.
+        Elements without a limit are left out; if no element has one, a precondition fails instead.
         """
         self._comparable(quantity, got, want)
-        observed, place, claimed = worst_claimed(got, want, limits)
-        found = Evidence(
+        observed, location, claimed = worst_claimed(got, want, limits)
+        claim = Evidence(
             f"{quantity.partition(' in ')[0]} {IN_LIMITS}",
             observed,
             "<=",
             1.0,
             TEXTBOOK,
-            ", ".join(part for part in (where, place) if part),
+            ", ".join(part for part in (where, location) if part),
             level=self.level,
         )
         if not claimed:
-            found = self.precondition(f"elements with a textbook limit ({quantity})", 0, ">=", 1)
+            claim = self.precondition(f"elements with a textbook limit ({quantity})", 0, ">=", 1)
         else:
-            self.comparisons.append(Comparison(found, got, want, limits))
-        yield found
+            self.comparisons.append(Comparison(claim, got, want, limits))
+        yield claim
         if scale is not None:
             yield self.within(quantity, got, want, scale=scale, where=where)
 
@@ -207,12 +211,12 @@ class RunningTrial(RunningDraw):
     ) -> Evidence:
         """Compare elementwise with the limit of `bounds[quantity]`."""
         self._comparable(quantity, got, want)
-        observed, place = worst(got, want, scale)
-        where = ", ".join(part for part in (where, place) if part)
+        observed, location = worst(got, want, scale)
+        where = ", ".join(part for part in (where, location) if part)
         limit, because = self._limit(quantity)
-        found = Evidence(quantity, observed, "<=", limit, because, where, role, self._level(quantity))
-        self.comparisons.append(Comparison(found, got, want, scale))
-        return found
+        claim = Evidence(quantity, observed, "<=", limit, because, where, role, self._level(quantity))
+        self.comparisons.append(Comparison(claim, got, want, scale))
+        return claim
 
     def number(self, quantity: str, value: float, relation: Relation, *, where: str = "") -> Evidence:
         """Compare one number with the limit of `bounds[quantity]`."""
@@ -225,7 +229,7 @@ class RunningTrial(RunningDraw):
 
     @property
     def level(self) -> Level:
-        """The level of what this case asks, where a bound has no other."""
+        """The level of this case's claims, unless a bound overrides it."""
         return self.case.level or self.gate.level
 
     def _level(self, quantity: str) -> Level:
@@ -242,7 +246,7 @@ KINDS = {"f": "floating-point numbers", "i": "integers", "b": "booleans", "scala
 
 
 def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
-    """Return what is wrong with the shape or dtype of one output, or nothing."""
+    """Return the defect in shape or dtype of one output, or ""."""
     if output.kind == "text":
         return "" if isinstance(value, str) else f"is a {type(value).__name__}, must be text"
     if output.kind == "any" and not output.like:
@@ -252,14 +256,14 @@ def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
     except ValueError:
         return "is a nested list whose rows differ in length, must be an array"
     if output.like:
-        model = np.asarray(inputs[output.like])
-        fits = array.shape == model.shape and array.dtype.kind == model.dtype.kind
-        shape, dtype = f"{array.dtype}{list(array.shape)}", f"{model.dtype}{list(model.shape)}"
+        like = np.asarray(inputs[output.like])
+        fits = array.shape == like.shape and array.dtype.kind == like.dtype.kind
+        shape, dtype = f"{array.dtype}{list(array.shape)}", f"{like.dtype}{list(like.shape)}"
         return "" if fits else f"is {shape}, must be {dtype} like {output.like}"
-    wanted = "fiub" if output.kind == "scalar" else {"i": "iu"}.get(output.kind, output.kind)
+    kinds = "fiub" if output.kind == "scalar" else {"i": "iu"}.get(output.kind, output.kind)
     ndim = 0 if output.kind == "scalar" else output.ndim
     problems = []
-    if array.dtype.kind not in wanted:
+    if array.dtype.kind not in kinds:
         problems.append(f"has dtype {array.dtype}, must hold {KINDS[output.kind]}")
     if ndim is not None and array.ndim != ndim:
         problems.append(f"has {array.ndim} axes, must have {ndim}")
@@ -267,7 +271,7 @@ def _misfit(value: Wire, output: Output, inputs: Mapping[str, Wire]) -> str:
 
 
 def _as_array(value: Wire, output: Output | None) -> Wire:
-    """Return a list of numbers as an array, where an array is promised."""
+    """Return a list of numbers as an array if the op declares an array."""
     if output is None or not isinstance(value, list):
         return value
     return np.asarray(value) if output.like or output.kind in {"f", "i", "b"} else value

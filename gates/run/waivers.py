@@ -1,4 +1,4 @@
-"""Waivers: known failures that do not fail the run until a date. A waiver that is not needed does fail it."""
+"""Waivers: known failures that do not fail the run until a date. An unneeded waiver does fail it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIVED: tuple[Status, ...] = (*sorted(FAILURES), "error")
 
 
 def read(path: Path) -> list[Waiver]:
-    """Return the `[[waivers]]` of a file, or raise with every mistake in it."""
+    """Return the `[[waivers]]` of a file, or raise with all of its mistakes."""
     values = read_toml(path)
     for name in values:
         if name != "waivers":
@@ -54,11 +54,11 @@ class Extent:
         quick: bool,
     ) -> Extent:
         """Return the extent of a run."""
-        named, judged = (frozenset(s.name for s in found) for found in (all_subjects, subjects))
+        named, judged = (frozenset(s.name for s in several) for several in (all_subjects, subjects))
         return cls(tuple(all_gates), tuple(gates), named, judged, frozenset(registered), quick)
 
     def whole(self, waiver: Waiver) -> bool:
-        """Return whether a run judges all that a waiver names; otherwise it does not know whether the waiver is needed."""
+        """Return whether a run judges everything that a waiver names, so that it can tell whether the waiver is needed."""
         if waiver.subject not in self.subjects and (
             waiver.subject in self.registered or self.all_subjects - self.subjects
         ):
@@ -67,21 +67,21 @@ class Extent:
         judged = {(g.id, c.name) for g in self.gates for c in g.cases if c.quick or not self.quick}
         if named:
             return named <= judged
-        return {g.id for g in self.all_gates} <= {g.id for g in self.gates}  # it names no existing case
+        return {g.id for g in self.all_gates} <= {g.id for g in self.gates}  # it matches no existing case
 
 
 def covers(waiver: Waiver, gate: str, case: str) -> bool:
-    """Return whether a waiver names a gate, by its id, a prefix or a glob, and a case, by its name or a glob."""
+    """Return whether a waiver matches a gate, by id, prefix or glob, and a case, by name or glob."""
     return selects(waiver.id, gate) and (case == waiver.case or fnmatchcase(case, waiver.case))
 
 
 @dataclass(slots=True)
 class Waivers:
-    """The waivers of one run, with the count of verdicts that each of them covers."""
+    """The waivers of one run, with counts of the verdicts that each covers."""
 
     entries: Sequence[WaiverRecord] = ()
     today: date = date.max
-    partial: bool = False  # a shard: only `gates merge` knows whether its waivers are needed
+    partial: bool = False  # a shard: only `gates merge` can tell whether its waivers are needed
     met: list[Counter[Status]] = field(init=False)
     gates: set[str] = field(default_factory=set)
     subjects: set[str] = field(default_factory=set)
@@ -90,7 +90,7 @@ class Waivers:
         self.met = [Counter() for _ in self.entries]
 
     def apply(self, verdict: Verdict) -> Verdict:
-        """Note a verdict, and return it as `waived` if it failed and a waiver that has not expired covers it."""
+        """Note a verdict, and return it as `waived` if it failed and an unexpired waiver covers it."""
         for entry in self.note(verdict):
             if entry.expires >= self.today and verdict.status in WAIVED:
                 why = Waived(verdict.status, entry.reason, entry.issue, entry.owner, entry.expires.isoformat())
@@ -102,30 +102,30 @@ class Waivers:
         self.gates.add(verdict.gate)
         self.subjects.add(verdict.subject)
         status = verdict.waived.status if verdict.waived else verdict.status
-        found = [
+        covering = [
             number
             for number, entry in enumerate(self.entries)
             if entry.subject == verdict.subject and covers(entry, verdict.gate, verdict.case)
         ]
-        for number in found:
+        for number in covering:
             self.met[number][status] += 1
-        return [self.entries[number] for number in found]
+        return [self.entries[number] for number in covering]
 
     def problems(self) -> list[str]:
         """Return a sentence for each waiver that fails the run: expired, unmatched or no longer needed."""
-        found = []
+        problems = []
         for entry, met in zip(self.entries, self.met, strict=True):
             name = f"the waiver of {entry.id}{'' if entry.case == '*' else f' · {entry.case}'} for {entry.subject}"
             where = f"{name} ({entry.owner}, {entry.issue})"
             if entry.expires < self.today:
-                found.append(f"{where} expired on {entry.expires}: fix what it waives, or argue for another date")
+                problems.append(f"{where} expired on {entry.expires}: fix what it waives, or argue for another date")
             elif self.partial or not entry.whole or any(met[status] for status in (*WAIVED, "skipped")):
                 continue
             elif not met:
                 hint = "" if entry.subject in self.subjects else nearest(entry.subject, self.subjects)
                 hint = hint or ("" if entry.id in self.gates else nearest(entry.id, self.gates))
-                found.append(f"{where} matches no verdict of this run{hint}: correct or remove it")
+                problems.append(f"{where} matches no verdict of this run{hint}: correct or remove it")
             else:
                 counts = ", ".join(f"{count} {status}" for status, count in sorted(met.items()))
-                found.append(f"{where} is no longer needed, since nothing it names fails ({counts}): remove it")
-        return found
+                problems.append(f"{where} is no longer needed, since nothing it names fails ({counts}): remove it")
+        return problems

@@ -1,4 +1,4 @@
-"""Collect the failures of a run; shrink the first few at its end and keep the inputs of the others as drawn."""
+"""Collect the failures of a run; at its end shrink the first few and keep the inputs of the others as drawn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gates.shrink.failing_case import BUDGET_S, CAUSES, CannotShrinkError, Progr
 from gates.shrink.file import Counterexample, write
 
 MOST = 3  # failures of a run that are shrunk, one for each gate and subject
-NOT_SHRUNK = frozenset(("start", "departs"))  # without inputs, or a documented deviation
+NOT_SHRUNK = frozenset(("start", "departs"))  # without inputs; a documented deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Kept:
     counterexample: Counterexample | None
     path: Path | None
     reason: str = ""
-    tried: bool = True  # false: skipped after MOST failures
+    tried: bool = True  # False: beyond the first MOST failures
 
 
 @dataclass(slots=True)
@@ -50,37 +50,37 @@ class Shrinker:
         """Keep a verdict if it is the first failure of its gate and subject."""
         if verdict.status in FAILURES and verdict.cause not in NOT_SHRUNK:
             known = self.failures.setdefault((verdict.gate, verdict.subject), verdict)
-            if self._place(verdict) < self._place(known):
+            if self._index(verdict) < self._index(known):
                 self.failures[verdict.gate, verdict.subject] = verdict
 
     def run(self, progress: Progress | None = None) -> Iterable[Kept]:
-        """Yield each failure with its file; after Ctrl-C the inputs of the rest are kept as drawn."""
+        """Yield each failure with its file; Ctrl-C keeps the inputs of the remaining failures as drawn."""
         progress = progress or Progress()
         tried = 0
         for verdict in self._in_turn():
             if verdict.cause not in CAUSES:
                 yield self._as_drawn(verdict, f"a failure by {verdict.cause} takes the whole time limit at each try")
             elif tried == MOST:
-                left_out = self._as_drawn(verdict, f"only the first {MOST} failures of a run are shrunk")
-                yield replace(left_out, tried=False)
+                skipped = self._as_drawn(verdict, f"only the first {MOST} failures of a run are shrunk")
+                yield replace(skipped, tried=False)
             elif progress.stopped:
                 yield self._as_drawn(verdict, "the search was stopped")
             else:
                 tried += 1
-                yield self._small(verdict, progress)
+                yield self._shrunk(verdict, progress)
 
     def _in_turn(self) -> list[Verdict]:
-        """Return the failures in the order of the plan, the first of every subject and op before any second one."""
+        """Return the failures in the order of the plan, but the first of each subject and op before any second one."""
         before: Counter[tuple[str, str]] = Counter()
         turns: dict[str, int] = {}
-        ordered = sorted(self.failures.values(), key=self._place)
+        ordered = sorted(self.failures.values(), key=self._index)
         for verdict in ordered:
             turns[verdict.where] = before[verdict.subject, verdict.op]
             before[verdict.subject, verdict.op] += 1
         return sorted(ordered, key=lambda verdict: turns[verdict.where])
 
-    def _small(self, verdict: Verdict, progress: Progress) -> Kept:
-        planned = self.cases[self._place(verdict)]
+    def _shrunk(self, verdict: Verdict, progress: Progress) -> Kept:
+        planned = self.cases[self._index(verdict)]
         progress.start(verdict.where)
         try:
             counterexample = shrink_case(
@@ -93,18 +93,18 @@ class Shrinker:
         return self._kept(verdict, counterexample, "")
 
     def _as_drawn(self, verdict: Verdict, reason: str) -> Kept:
-        counterexample = as_drawn(self.cases[self._place(verdict)], verdict, self.options, self.tool)
+        counterexample = as_drawn(self.cases[self._index(verdict)], verdict, self.options, self.tool)
         return self._kept(verdict, counterexample, reason)
 
     def _kept(self, verdict: Verdict, counterexample: Counterexample, reason: str) -> Kept:
         path = self.folder / f"{_plain(verdict.gate)}-{_plain(verdict.subject)}.safetensors"
         try:
             write(path, counterexample)
-        except ValueError as error:  # the format does not hold this type of input
+        except ValueError as error:  # the format does not support this type of input
             return Kept(verdict, None, None, f"{reason}; {error}" if reason else str(error))
         return Kept(verdict, counterexample, path, reason)
 
-    def _place(self, verdict: Verdict) -> int:
+    def _index(self, verdict: Verdict) -> int:
         return self.order[verdict.gate, verdict.subject, verdict.case]
 
 

@@ -1,4 +1,4 @@
-"""Describe a failure on few numbers: location, values observed and expected, and the inputs at that location."""
+"""Describe a failure on small inputs: location, observed and expected values, and the inputs there."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from gates.shrink.probe import Answer
 from gates.shrink.remarks import Index, remarks
 from gates.shrink.simplify import DEFAULTS
 
-PLACE = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.run.compare.worst
+LOCATION = re.compile(r"at \[([\d, ]+)\]: got (\S+), want (\S+)")  # the grammar of gates.run.compare.worst
 FEW = 12  # size up to which an array is shown in full
 
 
 def describe(
     answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None
 ) -> str:
-    """Return one sentence about the first failing claim or the exception, and the cut of rollouts."""
-    if cut:  # the case's own amounts would contradict the cut
+    """Describe the failing claim or the exception in one sentence, with the cut of rollouts."""
+    if cut:  # the amounts of the case would contradict the cut
         inputs = {name: value for name, value in inputs.items() if name not in rollout_cut.IN_CUT}
     return "; ".join(part for part in (_failure(answer, ops, inputs), rollout_cut.words(cut or {})) if part)
 
@@ -33,11 +33,11 @@ def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> 
     if answer.failing is None:
         return f"{answer.reason}; inputs: {_shown(inputs)}{_after(inputs, None)}"
     claim, plain = answer.failing, _plain(inputs)
-    match = PLACE.search(claim.where)
+    match = LOCATION.search(claim.where)
     shape = _shape(answer, claim)
     if match is not None and shape:
         index = tuple(int(i) for i in match[1].split(","))
-        values = ", ".join(f"{name} {value}" for name, value in _there(plain, index, shape))
+        values = ", ".join(f"{name} {value}" for name, value in _at_index(plain, index, shape))
         sentence = f"{claim.quantity}: {named(ops, plain, index, shape)}: got {match[2]}, want {match[3]}"
         return f"{sentence}{f'; inputs there: {values}' if values else ''}{_after(plain, index)}"
     if "got " not in claim.where or match is not None:
@@ -50,21 +50,21 @@ def _failure(answer: Answer, ops: tuple[Op, ...], inputs: Mapping[str, Any]) -> 
 
 
 def _shape(answer: Answer, claim: Evidence) -> tuple[int, ...]:
-    """Return the shape of the compared array if an output has it, so that its indices are indices of the inputs."""
+    """Return the shape of the compared array if an output has that shape, so that its indices apply to the inputs."""
     outputs = {np.shape(v) for call in answer.calls for v in call.outcome.value.values() if isinstance(v, np.ndarray)}
     shapes = [np.shape(c.got) for c in answer.comparisons if c.evidence is claim]
     return next((shape for shape in shapes if shape in outputs), ())
 
 
 def _plain(inputs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the inputs of the call, or of the first if the gate compares two calls."""
+    """Return the inputs of the call, or of the first of two compared calls."""
     for value in inputs.values():
         if isinstance(value, dict) and any(isinstance(item, np.ndarray) for item in value.values()):
             return value
     return inputs
 
 
-def _there(inputs: Mapping[str, Any], index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
+def _at_index(inputs: Mapping[str, Any], index: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[tuple[str, str]]:
     for name, value in inputs.items():
         if isinstance(value, np.ndarray) and value.ndim and value.shape == shape[: value.ndim]:
             yield name, _number(value[index[: value.ndim]])
@@ -75,7 +75,7 @@ def _after(inputs: Mapping[str, Any], index: Index) -> str:
 
 
 def _shown(inputs: Mapping[str, Any]) -> str:
-    """Return the inputs as text, without those that are None, at their default, or equal in both calls."""
+    """Return the inputs as text; None, defaults, and values equal in both calls are omitted."""
     seen: dict[str, str] = {}
     parts = [f"{name} {_model(v.spec)}" for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model"]
     table = flat(inputs)
@@ -97,8 +97,10 @@ def _shown(inputs: Mapping[str, Any]) -> str:
 
 def _model(spec: Mapping[str, Any]) -> str:
     """Return the path of a real model, or the settings of a tiny one."""
-    own = [f"{spec[name]}{unit}" for name, unit in (("family", ""), ("bits", " bits"), ("dtype", "")) if name in spec]
-    return repr(spec["path"]) if "path" in spec else f"tiny ({', '.join(own)})" if own else "tiny"
+    settings = [
+        f"{spec[name]}{unit}" for name, unit in (("family", ""), ("bits", " bits"), ("dtype", "")) if name in spec
+    ]
+    return repr(spec["path"]) if "path" in spec else f"tiny ({', '.join(settings)})" if settings else "tiny"
 
 
 def _is_number(value: Any) -> bool:

@@ -1,9 +1,10 @@
 """Turn a counterexample into a pytest file that fails while the bug exists and passes on a correct subject.
 
-If one claim compares one output of one call with its definition, and the arrays are small, the test needs only NumPy and
-the subject: it contains input, expected output and limit. Otherwise the test has Gates judge a counterexample file in its folder.
+If the failing claim compares one output of one call with its definition, and the arrays are small, the test needs only
+NumPy and the subject: it contains input, expected output and limit. Otherwise Gates judges a counterexample file in the
+folder of the test.
 
-A test is committed and runs on other machines, so it only names relative paths below the current folder.
+A test is committed and runs on other machines, so it names only relative paths below the current folder.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gates.shrink.moves import elements
 from gates.shrink.probe import Answer, Asker, Call
 from gates.worker.process import WorkerError
 
-INLINE = 200  # most numbers in a test file
+INLINE = 200  # largest number of array elements in a test file
 
 PLAIN = '''"""{title}
 
@@ -107,7 +108,7 @@ def emit(
     out: Path | None,
     model: str | None = None,
 ) -> Path:
-    """Write the test, and in its folder the counterexample if the test needs it; never replace a file."""
+    """Write the test, with the counterexample beside it if needed; never replace a file."""
     name = re.sub(r"\W+", "_", f"{counterexample.gate}_{counterexample.subject}").strip("_").lower()
     path = out or Path(f"test_{name}.py")
     if path.suffix != ".py" or not path.stem.isidentifier():
@@ -121,45 +122,43 @@ def emit(
         "name": name,
     }
     plain = _plain(counterexample, answer, subject, registry)
-    entry = (
-        _relative(subject.entry, path) or subject.entry.name
-    )  # a file of another project must be copied beside the test
+    entry = _relative(subject.entry, path) or subject.entry.name  # a file elsewhere must be copied beside the test
     if plain:
         text = PLAIN.format(**common, **plain, entry=entry)
     else:
-        beside = path.with_suffix(".safetensors")
+        inputs_file = path.with_suffix(".safetensors")
         shipped = subject.name in registry.subjects
         text = JUDGED.format(
             **common,
             gate=counterexample.gate,
-            file=beside.name,
+            file=inputs_file.name,
             subject=repr(subject.name) if shipped else _beside(entry),
             python=None if shipped or not subject.python else _beside(_relative(Path(subject.python), path)),
             model=_model(model, path),
         )
-        if beside.resolve() != file.resolve():
-            _new(beside)
-            write(beside, _portable(counterexample, entry, model, path))
-    _new(path)
+        if inputs_file.resolve() != file.resolve():
+            _require_new(inputs_file)
+            write(inputs_file, _portable(counterexample, entry, model, path))
+    _require_new(path)
     write_new(path, text)
     return path
 
 
 def _relative(file: Path, test: Path) -> str:
     """Return a path relative to the test's folder, or "" if it is not below the current folder."""
-    absolute = os.path.abspath(file)  # noqa: PTH100  not resolved: the interpreter of an environment is a link
+    absolute = os.path.abspath(file)  # noqa: PTH100  not resolved, because the interpreter of an environment is a link
     if not Path(absolute).is_relative_to(Path.cwd()):
         return ""
     return os.path.relpath(absolute, test.resolve().parent)
 
 
 def _beside(relative: str) -> str:
-    """Return the Python expression of a path relative to the test, or `None` for an empty path."""
+    """Return the Python expression of a path relative to the test; `None` for an empty path."""
     return f"str(Path(__file__).parent / {relative!r})" if relative else "None"
 
 
 def _model(model: str | None, test: Path) -> str:
-    """Return the Python expression of a model: a folder below the current one, an id, or `None` for another folder."""
+    """Return the Python expression of a model: a folder below the current one, or an id; `None` for other folders."""
     if model is None:
         return "None"
     return _beside(_relative(Path(model), test)) if Path(model).is_dir() else repr(model)
@@ -179,13 +178,13 @@ def _size(counterexample: Counterexample) -> str:
     return f"shrunk from {counterexample.elements_before} to {counterexample.elements_after} {counterexample.unit}"
 
 
-def _new(path: Path) -> None:
+def _require_new(path: Path) -> None:
     if path.exists():
         raise ConfigurationError(f"{path} exists; name another file with --out")
 
 
 def _inert(text: str) -> str:
-    """Return text that cannot end a docstring or escape anything in it."""
+    """Return text that cannot end a docstring and holds no escapes."""
     return text.replace("\\", "/").replace('"', "'")
 
 
@@ -210,16 +209,16 @@ def _output(call: Call, comparison: Comparison) -> str:
         return ""
     if any(isinstance(value, Recipe | dict) for value in call.inputs.values()):
         return ""  # a test cannot hold a model
-    wanted = np.asarray(comparison.got, np.float64)
+    compared = np.asarray(comparison.got, np.float64)
     for name, value in call.outcome.value.items():
         array = np.asarray(value)
-        if array.dtype.kind in "fiub" and np.array_equal(array.astype(np.float64), wanted, equal_nan=True):
+        if array.dtype.kind in "fiub" and np.array_equal(array.astype(np.float64), compared, equal_nan=True):
             return name
     return ""
 
 
 def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -> bool:
-    """Return whether a shipped subject would pass the test."""
+    """Return whether the first trusted subject that answers would pass the test."""
     for name in TRUSTED:
         asker = Asker(registry.subjects[name])
         try:
@@ -229,8 +228,8 @@ def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -
         finally:
             asker.close()
         if outcome.kind == "value" and np.shape(outcome.value[output]) == np.shape(comparison.want):
-            off, _ = worst(outcome.value[output], comparison.want, comparison.scale)
-            return off <= comparison.evidence.limit
+            error, _ = worst(outcome.value[output], comparison.want, comparison.scale)
+            return error <= comparison.evidence.limit
     return False
 
 

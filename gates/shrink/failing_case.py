@@ -1,4 +1,4 @@
-"""Shrink one failing case: on each smaller input the subject must still fail and a trusted subject must pass."""
+"""Shrink one failing case: on each smaller input the subject must fail and a trusted subject must pass."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from gates.shrink.probe import Answer, Asker
 from gates.worker.process import WorkerError
 
 BUDGET_S = 60.0  # seconds for each failure
-TRUSTED = ("numpy", "rlkernels", "reference")  # correct subjects, which pass on legal inputs only
+TRUSTED = ("numpy", "rlkernels", "reference")  # correct subjects, which pass only on legal inputs
 CAUSES = frozenset(("bound", "control", "shape", "value", "raised", "crashed"))
-#: Gates with claims about a distribution, a share of time or many steps. With fewer draws or steps even correct subjects
-#: fail by chance, so the preconditions must hold on every smaller input. Claims with an exact limit, such as draws of
+#: Gates with claims about a distribution, a share of time or many steps. With fewer draws or steps correct subjects fail
+#: by chance too, so the preconditions must hold on every smaller input. Claims with an exact limit, such as no draws of
 #: probability 0, do not depend on chance.
 STATISTICAL = frozenset(
     (
@@ -43,12 +43,12 @@ class CannotShrinkError(Exception):
 
 @dataclass(slots=True)
 class Progress:
-    """Receives the progress of a search; `stopped` is set when Ctrl-C ends it."""
+    """Callbacks for the progress of a search; `stopped` is set when Ctrl-C ends it."""
 
     stopped: bool = field(default=False, init=False)
 
     def start(self, where: str) -> None:
-        """Start on the next failure."""
+        """Begin the next failure."""
 
     def smaller(self, size: str) -> None:
         """Report a smaller input that fails: `500 → 12 tokens`."""
@@ -56,14 +56,14 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of an input: tokens of all calls if a model runs, else texts, else numbers of the arrays."""
+    """The size of an input: tokens of all calls if a model runs, else number of texts, else of array elements."""
 
     number: int
     unit: str
 
     @classmethod
     def of(cls, answer: Answer, inputs: Mapping[str, Any]) -> Size:
-        """Return the size of inputs and of the calls that a gate made with them."""
+        """Return the size of the inputs and of the calls that a gate made with them."""
         if tokens := rollout_cut.tokens(call.inputs for call in answer.calls):
             return cls(tokens, "tokens")
         if texts := sum(map(len, items(inputs))):
@@ -80,7 +80,7 @@ def shrink_case(
     tool: str = "",
     progress: Progress | None = None,
 ) -> Counterexample:
-    """Return the smallest input found on which this case fails; Ctrl-C ends the search with the smallest so far.
+    """Return the smallest failing input found within the budget; Ctrl-C ends the search early.
 
     Raises:
         CannotShrinkError: the failure cannot be reproduced, or one trial takes longer than the budget.
@@ -102,13 +102,13 @@ def shrink_case(
             raise CannotShrinkError(f"it did not fail again: {first.state} {first.reason}")
         before = Size.of(first, inputs)
         cut = rollout_cut.largest(call.inputs for call in first.calls)
-        first = replace(first, calls=(), comparisons=())  # the outputs of a model's calls are large
+        first = replace(first, calls=(), comparisons=())  # frees the outputs of a model, which are large
         trusted = _trusted(planned, inputs, options, subjects, deadline)
         search = _Fails(planned, asker, trusted, first, before, progress)
         shrunk = shrink(
             {**inputs, rollout_cut.CUT: cut} if cut else inputs,
             search,
-            deadline - time.monotonic() - once,  # reserve time to judge the result once more
+            deadline - time.monotonic() - once,  # reserve time to judge the result again
             settled=frozenset(planned.case.conventions),
             optional=frozenset(
                 name for op in planned.gate.ops for name, description in op.inputs.items() if "None" in description
@@ -151,7 +151,7 @@ def shrink_case(
 
 
 def as_drawn(planned: PlannedCase, verdict: Verdict, options: Options, tool: str) -> Counterexample:
-    """Return the inputs of a failing case as drawn, without shrinking them."""
+    """Return the inputs of a failing case as drawn, not shrunk."""
     if planned.gate.main.axes:
         asker = Asker(planned.subject, options.threads, options.mutant)
         try:
@@ -182,10 +182,10 @@ def as_drawn(planned: PlannedCase, verdict: Verdict, options: Options, tool: str
 
 @dataclass(frozen=True, slots=True)
 class _Fails:
-    """Return whether a candidate is legal and fails like the original.
+    """Decide whether a candidate is legal and fails like the original.
 
-    Preconditions give a pass its meaning. A failure does not need them if a trusted subject passes on the same inputs. They
-    must hold if no trusted subject is installed, or if chance decides the claim.
+    Preconditions make a pass meaningful. A failure does not need them if a trusted subject passes on the same inputs. They
+    must hold if no trusted subject is installed, or if the claim depends on chance.
     """
 
     planned: PlannedCase
@@ -205,13 +205,13 @@ class _Fails:
             return False
         if self.trusted is not None and self.trusted.ask(gate, case, inputs, cut).state != "holds":
             return False
-        after = Size.of(answer, inputs)
-        self.progress.smaller(f"{self.before.number} → {after.number} {after.unit}")
+        size = Size.of(answer, inputs)
+        self.progress.smaller(f"{self.before.number} → {size.number} {size.unit}")
         return True
 
 
 def _why_no_smaller(gate: Gate, trusted: Asker | None, answer: Answer) -> str:
-    """Return why the preconditions had to hold, or "" if they did not have to."""
+    """Return why the preconditions had to hold, or "" if they were not required."""
     if trusted is None:
         return "; no trusted subject passes here, so the gate's preconditions had to hold"
     return (
@@ -220,7 +220,7 @@ def _why_no_smaller(gate: Gate, trusted: Asker | None, answer: Answer) -> str:
 
 
 def _by_chance(gate: Gate, answer: Answer) -> bool:
-    """Return whether correct subjects sometimes fail the claim: a statistical gate without an exact limit."""
+    """Return whether correct subjects sometimes fail the claim: that of a statistical gate without an exact limit."""
     bound = gate.bounds.get(answer.failing.quantity) if answer.failing else None
     return gate.id in STATISTICAL and (bound is None or bound.kind != "exact")
 
@@ -237,7 +237,7 @@ def _trusted(
             if asker.ask(planned.gate, planned.case, inputs).state == "holds":
                 return asker
         except WorkerError:
-            pass  # not installed here; the next may be
+            pass  # not installed; the next may be
         except KeyboardInterrupt:
             asker.close()
             raise

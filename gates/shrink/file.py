@@ -1,7 +1,6 @@
-"""Counterexamples as safetensors files: arrays are tensors, everything else is JSON text in the metadata.
+"""Read and write counterexamples as safetensors files: arrays are tensors, all else is JSON in the metadata.
 
-The safetensors library checks header, sizes and offsets of a file, and executes nothing from it. This module checks the
-JSON.
+The safetensors library checks header, sizes and offsets of a file, and executes nothing. This module checks the JSON.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ FILE_LIMIT = 1 << 30  # bytes: enough for inputs that were not shrunk
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Inputs on which a gate fails for a subject, and their origin.
+    """Inputs on which a subject fails a gate, and their origin.
 
-    `inputs` are those of the case, shrunk; `cut` limits each rollout. The sizes before and after are in `unit`: numbers of
-    the arrays, or tokens if a model runs.
+    `inputs` are those of the case, shrunk; `cut` limits each rollout. Sizes before and after are in `unit`: array elements
+    ("numbers"), texts, or tokens if a model runs.
     """
 
     gate: str
@@ -57,7 +56,7 @@ class Counterexample:
 
     @property
     def models(self) -> bool:
-        """Return whether a model runs on these inputs."""
+        """Whether a model runs on these inputs."""
         return any(isinstance(value, Recipe) and value.kind == "model" for value in self.inputs.values())
 
 
@@ -67,7 +66,7 @@ def write(path: Path, counterexample: Counterexample) -> None:
     Raises:
         ValueError: an input has a type that the format does not support.
         ConfigurationError: the path cannot be written.
-        FaultError: the machine refuses, such as on a full disk.
+        FaultError: the machine fails, such as on a full disk.
     """
     tensors: dict[str, Array] = {}
     values = {f.name: getattr(counterexample, f.name) for f in fields(counterexample) if f.name != "inputs"}
@@ -83,7 +82,7 @@ def read(path: Path) -> Counterexample:
     """
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # reading a pipe could block for ever, and a device has no end
+        if not stat.S_ISREG(status.st_mode):  # a pipe could block for ever, a device never ends
             raise ConfigurationError(f"cannot read {path}: is no regular file")
         if status.st_size > FILE_LIMIT:
             raise ConfigurationError(f"{path} has {status.st_size} bytes, must be at most {FILE_LIMIT}")
@@ -161,5 +160,5 @@ def _raise(body: Any, tensors: Mapping[str, Array]) -> Any:
 
 
 def summary(counterexample: Counterexample) -> dict[str, Any]:
-    """Return everything but the arrays, for a line of JSON."""
+    """Return every field except `inputs`, for a line of JSON."""
     return {key: value for key, value in asdict(counterexample).items() if key != "inputs"}

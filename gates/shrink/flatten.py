@@ -1,6 +1,6 @@
 """Flatten nested inputs, such as those of two calls, into one table: `left.policy`, `right.policy`.
 
-Recipes are flattened too: `prompts.count`. Lists stay lists.
+Recipes are flattened as well: `prompts.count`. Lists are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RECIPE = "$recipe"  # the key of a recipe's type
 
 
 def flat(inputs: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every value by its path; an empty dictionary is a value."""
+    """Return every value by its path; an empty dictionary counts as a value."""
     table: dict[str, Any] = {}
     for name, value in inputs.items():
         inner = {RECIPE: value.kind, **value.spec} if isinstance(value, Recipe) else value
@@ -27,7 +27,7 @@ def flat(inputs: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def nested(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs from which `flat` made this table."""
+    """Undo `flat`."""
     inputs: dict[str, Any] = {}
     for path, value in table.items():
         *folders, name = path.split(DOT)
@@ -35,19 +35,19 @@ def nested(table: Mapping[str, Any]) -> dict[str, Any]:
         for folder in folders:
             parent = parent.setdefault(folder, {})
         parent[name] = value
-    return {name: _closed(value) for name, value in inputs.items()}
+    return {name: _as_recipe(value) for name, value in inputs.items()}
 
 
-def _closed(value: Any) -> Any:
+def _as_recipe(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    inner = {name: _closed(item) for name, item in value.items()}
+    inner = {name: _as_recipe(item) for name, item in value.items()}
     kind = inner.pop(RECIPE, None)
     return inner if kind is None else Recipe(kind, inner)
 
 
 def models(table: Mapping[str, Any]) -> set[str]:
-    """Return the paths that define models; no move changes them, because another model is another failure."""
+    """Return the paths that define models; no move changes them, because another model fails differently."""
     roots = tuple(path.removesuffix(RECIPE) for path, v in table.items() if last(path) == RECIPE and v == "model")
     return {path for path in table if roots and path.startswith(roots)}
 

@@ -1,4 +1,4 @@
-"""Shrink greedily: accept any smaller candidate that still fails, until none does or the time runs out."""
+"""Shrink greedily: accept any smaller candidate that fails, until none does or the time is up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Move = Callable[[Inputs], Iterator[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """The smallest failing inputs, and why the search ended; `smallest`: no move makes them smaller."""
+    """The smallest failing inputs, and why the search ended; `smallest`: no move shrinks them further."""
 
     inputs: dict[str, Any]
     tries: int
@@ -41,11 +41,11 @@ class _Search:
     def exhaust(self, move: Move) -> bool:
         """Apply a move until none of its candidates fails; return whether any was accepted.
 
-        After a success the search continues at the same position, because the candidates before it were just refused on
-        similar inputs. It ends when all candidates were refused on the same inputs.
+        After a success the search continues at the same position, because earlier candidates were just refused on similar
+        inputs. It ends when every candidate was refused on the same inputs.
 
         Raises:
-            TimeoutError: the time ran out.
+            TimeoutError: the deadline has passed.
         """
         moved, start = False, 0
         while True:
@@ -80,10 +80,10 @@ def shrink(
     settled: frozenset[str] = NONE,
     optional: frozenset[str] = NONE,
 ) -> Shrunk:
-    """Return smaller inputs for which `fails` is true, given inputs that fail.
+    """Return smaller inputs for which `fails` is true, given inputs for which it is.
 
-    `settled` names the scalars that keep their value, `optional` the inputs that may be None. Ctrl-C ends the search with
-    the smallest so far.
+    `settled` names scalars that keep their values, `optional` inputs that may be None. Ctrl-C ends the search with the
+    smallest inputs so far.
     """
     table = flat(inputs)
     kept = {path: table.pop(path) for path in models(table)}

@@ -1,7 +1,6 @@
-"""Moves that make a gate's inputs smaller: fewer rows and columns, smaller groups, fewer sequences and texts.
+"""Moves that shrink a gate's inputs: fewer rows and columns, smaller groups, fewer sequences and texts.
 
-A move does not know the op, so a candidate need not be a legal input: the oracle refuses an illegal one, and a trusted
-subject must pass on it.
+Moves are independent of the op, so a candidate may be illegal: the oracle then refuses it, or a trusted subject fails.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from gates.shrink.paired_calls import both
 from gates.shrink.simplify import WHOLE, cost, simpler_arrays
 
 Inputs = Mapping[str, Any]
-NOWHERE = -1  # the id for "none"
+NOWHERE = -1  # the index of no element
 
 
 def elements(inputs: Inputs) -> int:
-    """Return how many numbers the arrays hold, nested inputs included."""
+    """Return the number of array elements, nested inputs included."""
     return sum(value.size for value in flat(inputs).values() if isinstance(value, np.ndarray))
 
 
@@ -32,7 +31,7 @@ def items(inputs: Inputs) -> list[list[Any]]:
 
 
 def measure(inputs: Inputs) -> tuple[int, int]:
-    """Return the size by which candidates are compared: elements first, then the digits to write them."""
+    """Return the size by which candidates are compared: elements, then the digits to write them."""
     digits = sum(_digits(v) for v in inputs.values() if isinstance(v, np.ndarray) and v.size <= WHOLE)
     lists = sum(len(v) for v in inputs.values() if isinstance(v, list))
     return elements(inputs) + lists, digits + sum(cost(name, value) for name, value in inputs.items())
@@ -45,7 +44,7 @@ def _digits(array: Array) -> int:
 
 
 def shorter(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Remove a part of an axis from all arrays that have it: halves first, single indexes last."""
+    """Remove part of an axis from all arrays that share it: halves first, single indexes last."""
     for group in _axes(inputs):
         size = next(inputs[name].shape[axis] for name, axis in group)
         block = size // 2
@@ -55,15 +54,14 @@ def shorter(inputs: Inputs) -> Iterator[dict[str, Any]]:
                 gone[start : start + block] = True
                 if not gone.all():
                     yield from _without(inputs, group, gone)
-                if (
-                    size % 2 == 0 and start + block <= size // 2 and block < size // 2
-                ):  # pairs: chosen rows, then rejected
+                # rows of pairs: first the chosen, then the rejected
+                if size % 2 == 0 and start + block <= size // 2 and block < size // 2:
                     yield from _without(inputs, group, gone | np.roll(gone, size // 2))
             block //= 2
 
 
 def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
-    """Yield axes that may be the same: those of one length, those of one length at one position, each alone."""
+    """Yield groups of axes that may be one: all of one length, all of one length and position, each alone."""
     extents = [
         (value.shape[axis], axis, name)
         for name, value in inputs.items()
@@ -76,7 +74,7 @@ def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
         together = tuple((name, axis) for n, axis, name in extents if n == size)
         positions = sorted({axis for _, axis in together})
         placed = (tuple((n, a) for n, a in together if a == p) for p in positions)
-        for group in (together, *placed, *((one,) for one in together)):
+        for group in (together, *placed, *((axis,) for axis in together)):
             distinct = {name for name, _ in group}
             if group not in seen and len(distinct) == len(group):
                 seen.add(group)
@@ -85,7 +83,7 @@ def _axes(inputs: Inputs) -> Iterator[tuple[tuple[str, int], ...]]:
 
 def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) -> Iterator[dict[str, Any]]:
     cut: dict[str, Any] = {name: np.compress(~gone, inputs[name], axis=axis) for name, axis in group}
-    if any(axis == 0 for _, axis in group):  # rows of different lengths lie in lists
+    if any(axis == 0 for _, axis in group):  # rows of different lengths are lists
         cut |= {name: [v for v, out in zip(rows, gone, strict=True) if not out] for name, rows in _ragged(inputs, gone)}
     yield {**inputs, **cut}
     size, left = len(gone), int((~gone).sum())
@@ -110,30 +108,30 @@ def _without(inputs: Inputs, group: tuple[tuple[str, int], ...], gone: Array) ->
 
 
 def _ragged(inputs: Inputs, gone: Array) -> Iterator[tuple[str, list[Array]]]:
-    """Yield the lists of arrays that have as many rows as the shortened axis."""
+    """Yield the lists that have one array for each row of the shortened axis."""
     for name, value in inputs.items():
         if isinstance(value, list) and len(value) == len(gone) and all(isinstance(row, np.ndarray) for row in value):
             yield name, value
 
 
 def _may_point(value: Any, size: int) -> bool:
-    """Return whether a value may hold indexes into an axis of this size, NOWHERE included."""
+    """Return whether a value may hold indexes into an axis of this size, or NOWHERE."""
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu" or not value.size:
         return False
     return int(value.min()) >= NOWHERE and int(value.max()) < size
 
 
 def _renumbered(value: Array, gone: Array, lost: int | None) -> Array:
-    """Return indexes into the rest of an axis; an index of a removed element becomes `lost`, or its neighbour if None."""
+    """Renumber indexes after a removal; that of a removed element becomes `lost`, or its neighbour's if None."""
     position = np.minimum(np.cumsum(~gone) - ~gone, int((~gone).sum()) - 1)
     if lost is not None:
         position = np.where(gone, lost, position)
-    position = np.append(position, NOWHERE)  # where NOWHERE points to
+    position = np.append(position, NOWHERE)  # the last element, to which NOWHERE maps
     return position[value.astype(np.int64)].astype(value.dtype)
 
 
 def _parts(value: Any, size: int) -> bool:
-    """Return whether a value holds the sizes of consecutive parts of an axis."""
+    """Return whether a value holds the lengths of consecutive parts of an axis."""
     whole = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"
     listed = isinstance(value, list) and all(isinstance(n, int) for n in value)
     return (whole or listed) and len(value) > 0 and int(np.sum(value)) == size
@@ -146,7 +144,7 @@ def _counts(value: Any, gone: Array) -> Any:
 
 
 def fewer_sequences(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Remove a sequence from flat arrays: its tokens, its length and its other values."""
+    """Remove one sequence from flat arrays: its tokens, its length and its other values."""
     sizes = {v.shape[0] for v in inputs.values() if isinstance(v, np.ndarray) and v.ndim}
     for lengths in inputs.values():
         if not isinstance(lengths, np.ndarray) or len(sizes) < 2 or lengths.ndim != 1 or len(lengths) < 2:
@@ -165,9 +163,9 @@ def fewer_sequences(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 def fewer_texts(inputs: Inputs) -> Iterator[dict[str, Any]]:
     """Remove texts from a list, halves first."""
-    texts = items(inputs)
+    lists = items(inputs)
     for name, value in inputs.items():
-        if not any(value is seen for seen in texts):
+        if not any(value is texts for texts in lists):
             continue
         block = len(value) // 2
         while block:
@@ -177,12 +175,12 @@ def fewer_texts(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def smaller_groups(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Remove whole groups, or shrink every group, if an integer divides the number of rows."""
+    """Remove whole groups, or shrink every group, for each integer that divides the number of rows."""
     rows = {v.shape[0] for v in inputs.values() if isinstance(v, np.ndarray) and v.ndim}
     for name, group in inputs.items():
         if not isinstance(group, int) or isinstance(group, bool) or group < 2:
             continue
-        paths = [path for path in inputs if last(path) == last(name) and inputs[path] == group]  # of both calls
+        paths = [path for path in inputs if last(path) == last(name) and inputs[path] == group]  # in both calls
         for size in (n for n in rows if n % group == 0):
             for keep, value in _groups(size, group):
                 cut = {
@@ -195,7 +193,7 @@ def smaller_groups(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def _groups(size: int, group: int) -> Iterator[tuple[Array, int]]:
-    """Yield which rows stay, and how many each group then has: blocks of groups, then members of every group."""
+    """Yield the rows to keep and the new group size: without blocks of groups, then without members of every group."""
     index = np.arange(size)
     block = size // group // 2
     while block:
@@ -211,7 +209,7 @@ def _groups(size: int, group: int) -> Iterator[tuple[Array, int]]:
 
 MOVES: tuple[Callable[[Inputs], Iterator[dict[str, Any]]], ...] = (
     both,
-    smaller_groups,  # before `shorter`: few blocks of rows are a whole number of groups
+    smaller_groups,  # before `shorter`, whose blocks are rarely whole groups
     shorter,
     fewer_sequences,
     fewer_texts,

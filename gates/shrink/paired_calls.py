@@ -1,7 +1,7 @@
 """Shrink two calls together: an index removed from one call is removed from the other.
 
 Some gates compare two calls, `left` and `right` or `before` and `after`: the same rows in another order, repeated, or with
-wider padding. Two indexes belong together if they hold the same numbers in any order, or else if they are equal.
+wider padding. Two indexes are partners if they hold the same numbers in any order, or else if they are equal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AXES = (0, 1)
 
 
 def both(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Remove rows and columns of two calls together, halves first, and renumber indexes from one to the other."""
+    """Remove rows and columns of two calls together, halves first, and renumber indexes from one into the other."""
     sides: dict[str, Side] = {}
     for path, value in inputs.items():
         folder = last(path.rpartition(DOT)[0])
@@ -45,26 +45,26 @@ def both(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _size(side: Side, axis: int) -> int:
-    """Return the length of an axis in the array with the most axes, 0 if it has fewer."""
+    """Return the length of an axis in the array with the most axes, 0 if it lacks the axis."""
     widest = max(side.values(), key=lambda array: array.ndim)
     return int(widest.shape[axis]) if widest.ndim > axis else 0
 
 
 def _links(first: Side, second: Side, axis: int, sizes: tuple[int, int]) -> Iterator[Array]:
-    """Yield for each index of the second call its partner in the first, −1 for none."""
-    signs = [_signs(side, axis, size) for side, size in zip((first, second), sizes, strict=True)]
-    known = {sign: index for index, sign in enumerate(signs[0])}
-    by_numbers = np.array([known.get(sign, -1) for sign in signs[1]])
-    by_place = np.where(np.arange(sizes[1]) < sizes[0], np.arange(sizes[1]), -1)
+    """Yield the partner in the first call of each index of the second, −1 for none."""
+    contents = [_contents(side, axis, size) for side, size in zip((first, second), sizes, strict=True)]
+    known = {numbers: index for index, numbers in enumerate(contents[0])}
+    by_numbers = np.array([known.get(numbers, -1) for numbers in contents[1]])
+    by_index = np.where(np.arange(sizes[1]) < sizes[0], np.arange(sizes[1]), -1)
     if (by_numbers >= 0).any():
         yield by_numbers
-    if not np.array_equal(by_numbers, by_place):
-        yield by_place
+    if not np.array_equal(by_numbers, by_index):
+        yield by_index
 
 
-def _signs(side: Side, axis: int, size: int) -> list[bytes]:
+def _contents(side: Side, axis: int, size: int) -> list[bytes]:
     """Return the numbers of each index as bytes, sorted within each array."""
-    depth = min(path.count(DOT) for path in side)  # `right.mask` and not `broken.right.mask`
+    depth = min(path.count(DOT) for path in side)  # `right.mask`, not `broken.right.mask`
     own = {
         last(path): np.moveaxis(array, axis, 0)
         for path, array in side.items()
@@ -92,7 +92,7 @@ def _cut(inputs: Mapping[str, Any], sides: tuple[Side, Side], axis: int, gone: t
 
 
 def _flat(side: Side, axis: int, gone: Array) -> Array:
-    """Return which elements of the array with the most axes are removed, in C order."""
+    """Return the removed elements of the array with the most axes, as a flat mask in C order."""
     widest = max(side.values(), key=lambda array: array.ndim)
     shape = [len(gone) if index == axis else 1 for index in range(widest.ndim)]
     return np.broadcast_to(gone.reshape(shape), widest.shape).reshape(-1)

@@ -12,10 +12,10 @@ from gates.model import Array, Op
 from gates.run.compare import worst
 from gates.shrink.probe import Answer
 
-AXES = re.compile(r"\(((?:\d?[A-Z]|…)(?:, (?:\d?[A-Z]|…|\d))*),?\)")  # a shape as the op tables write it
+AXES = re.compile(r"\(((?:\d?[A-Z]|…)(?:, (?:\d?[A-Z]|…|\d))*),?\)")  # a shape as in the op tables
 NAMES = {"B": "completion", "R": "completion", "2P": "completion", "T": "token", "N": "token", "V": "vocabulary id",
          "L": "token", "F": "reward function", "…": "row", "M": "completion", "H": "earlier token"}  # fmt: skip
-OWN = {  # ops in which a letter has another meaning
+OVERRIDES = {  # letters with another meaning in some ops
     ("pack_sequences", "N"): "sequence",
     ("filtered_logprobs", "B"): "row",
     ("sample_tokens", "B"): "row",
@@ -39,31 +39,31 @@ def _rows(inputs: Mapping[str, Any]) -> int:
 
 
 def _axis(ops: tuple[Op, ...], inputs: Mapping[str, Any], shape: tuple[int, ...], axis: int, index: int) -> str:
-    """Return `completion 3 of 4`; the name comes from the input with the fewest axes that has this one."""
-    of = f"{index + 1} of {shape[axis]}"
+    """Return `completion 3 of 4`; the name is that of the axis in the input with the fewest axes."""
+    count = f"{index + 1} of {shape[axis]}"
     arrays = {
         name: value
         for name, value in inputs.items()
         if isinstance(value, np.ndarray) and value.ndim >= len(shape) and value.shape[axis] == shape[axis]
     }
-    order = [name for op in ops for name in op.inputs] + list(arrays)  # the most important input comes first
+    order = [name for op in ops for name in op.inputs] + list(arrays)  # ops list their most important input first
     nearest = sorted(arrays, key=lambda name: (arrays[name].shape[: len(shape)] != shape, order.index(name)))
     for name in sorted(nearest, key=lambda name: arrays[name].ndim):
         value = arrays[name]
         for op in ops:
-            letters = AXES.match(op.inputs.get(name, ""))
-            written = letters[1].split(", ") if letters else []
-            if len(written) == value.ndim:
-                return f"{OWN.get((op.name, written[axis])) or NAMES.get(written[axis], 'element')} {of}"
-    return f"{'element' if len(shape) == 1 else ('row', 'column', 'layer')[min(axis, 2)]} {of}"
+            match = AXES.match(op.inputs.get(name, ""))
+            letters = match[1].split(", ") if match else []
+            if len(letters) == value.ndim:
+                return f"{OVERRIDES.get((op.name, letters[axis])) or NAMES.get(letters[axis], 'element')} {count}"
+    return f"{'element' if len(shape) == 1 else ('row', 'column', 'layer')[min(axis, 2)]} {count}"
 
 
 def against_definition(
     answer: Answer, ops: tuple[Op, ...]
 ) -> Iterator[tuple[str, tuple[int, ...], tuple[int, ...], str, Mapping[str, Any]]]:
-    """Yield the outputs that differ from their definition by more than rounding: name, index, shape, `got …, want …`, inputs.
+    """Yield name, index, shape, `got …, want …` and inputs of each output that is off its definition beyond rounding.
 
-    For claims that count or compare a selection, which have no index of their own.
+    For claims without an index, such as counts and selections.
     """
     by_name = {op.name: op for op in ops if op.oracle is not None}
     for call in answer.calls:
@@ -71,11 +71,11 @@ def against_definition(
         if op is None or op.oracle is None or call.outcome.kind != "value":
             continue
         try:
-            wanted = op.oracle(**call.inputs)
+            expected = op.oracle(**call.inputs)
         except Exception:  # noqa: BLE001, S112  the definition refuses these inputs
             continue
         for index, name in enumerate(op.outputs):
-            want = _part(wanted, name, index, len(op.outputs))
+            want = _part(expected, name, index, len(op.outputs))
             got = call.outcome.value.get(name)
             if want is None or got is None or np.asarray(got).dtype.kind not in "fiub":
                 continue
@@ -86,12 +86,12 @@ def against_definition(
             yield name, worst_index, a.shape, difference, call.inputs
 
 
-def _part(wanted: Any, name: str, index: int, count: int) -> Any:
-    if hasattr(wanted, name):
-        return getattr(wanted, name)
-    if isinstance(wanted, tuple):
-        return wanted[index] if len(wanted) == count else None
-    return wanted if count == 1 and isinstance(wanted, np.ndarray | float | int) else None
+def _part(expected: Any, name: str, index: int, count: int) -> Any:
+    if hasattr(expected, name):
+        return getattr(expected, name)
+    if isinstance(expected, tuple):
+        return expected[index] if len(expected) == count else None
+    return expected if count == 1 and isinstance(expected, np.ndarray | float | int) else None
 
 
 def _worst(got: Array, want: Array) -> tuple[tuple[int, ...], str]:

@@ -1,4 +1,4 @@
-"""Judge one subject with one gate on many inputs, for a search."""
+"""Judge a subject with a gate on the many inputs of a search."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Call:
 class Answer:
     """The verdict of a gate on some inputs.
 
-    `kind` is the type of a failure, so that a search stays with one bug. Preconditions are only reported, because a failure
-    does not need them.
+    `kind` is the type of the failure, which keeps a search on one bug. Preconditions are only reported, because a failure
+    does not require them.
     """
 
     state: Literal["fails", "holds", "unclear", "unsupported"]
@@ -71,13 +71,13 @@ class Answer:
     comparisons: tuple[Comparison, ...] = ()
 
     def same_failure(self, answer: Answer) -> bool:
-        """Return whether both fail, with the same type of failure."""
+        """Return whether both are failures of the same type."""
         return self.state == answer.state == "fails" and self.kind == answer.kind
 
 
 @dataclass(slots=True)
 class Asker:
-    """Judges a subject repeatedly, with a new worker after each crash; must be closed."""
+    """Judges a subject repeatedly, with a new worker after each crash. Close it after use."""
 
     subject: Subject
     threads: int = 1
@@ -87,7 +87,7 @@ class Asker:
     worker: Worker | None = field(default=None, init=False)
 
     def ask(self, gate: Gate, case: Case, inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None) -> Answer:
-        """Judge the subject on these inputs, with each rollout limited by the cut.
+        """Judge the subject on these inputs, each rollout limited by the cut.
 
         Raises:
             WorkerError: the subject does not start.
@@ -138,7 +138,7 @@ class Asker:
         return self.worker
 
 
-BEGINNING = 3  # words of an exception; later ones may hold values that a search changes
+BEGINNING = 3  # first words of an exception; later words may hold values that the search changes
 SIZE = re.compile(r"(?<=[\[( ])\d+(?=[,\])])")  # in `float64[8, 16]` or `(12,)`; the number of axes is kept
 Decision = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
 
@@ -146,9 +146,9 @@ Decision = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, 
 def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Decision:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a gate may divide by a number that its own inputs never make zero
+            warnings.simplefilter("ignore")  # a gate may divide by a number that is zero only on shrunk inputs
             for item in chain(gate.requires(trial), gate.check(trial)):
-                evidence.append(item)  # noqa: PERF402  keeps what came before an exception
+                evidence.append(item)  # noqa: PERF402  keeps what was yielded before an exception
     except SubjectFaultError as error:
         return "fails", f"{error.cause} {_kind_of(str(error))}", str(error), None
     except WorkerError as error:
@@ -164,8 +164,10 @@ def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Decision:
 def _decide(evidence: list[Evidence]) -> Decision:
     failed = [item for item in evidence if item.role != "signal" and not item.holds]
     if failed:
-        worst = max(failed, key=lambda item: GRADES.index(GRADE_OF[item.level]))  # the first of the worst, as judged
-        nan = " NaN" if math.isnan(worst.observed) else ""  # such as 0/0 with one reward, which hides a wrong formula
+        worst = max(
+            failed, key=lambda item: GRADES.index(GRADE_OF[item.level])
+        )  # the first of the worst, as in the verdict
+        nan = " NaN" if math.isnan(worst.observed) else ""  # such as 0/0 with one reward, unlike a wrong formula
         return "fails", f"{worst.role} {worst.level}{nan}", worst.sentence(), worst
     if not any(item.role == "claim" for item in evidence):
         return "unclear", "nothing", "the gate measured nothing", None
@@ -175,7 +177,7 @@ def _decide(evidence: list[Evidence]) -> Decision:
 def _kind_of(reason: str) -> str:
     """Return op, exception and the first words of `op raised: ValueError: message`, without numbers.
 
-    Sizes are left out too, as in `gradient is float64[8, 16], must be float32[8, 16]`, because a search changes them.
+    Sizes, as in `gradient is float64[8, 16], must be float32[8, 16]`, are removed because a search changes them.
     """
     op, exception, message = (*SIZE.sub("#", reason).split(":", 2), "", "")[:3]
     return f"{op}:{exception}:{re.sub('[0-9]+', '#', ' '.join(message.split()[:BEGINNING]))}"

@@ -14,7 +14,7 @@ Index = tuple[int, ...] | None
 
 
 def remarks(inputs: Mapping[str, Any], index: Index) -> Iterator[str]:
-    """Yield remarks on an index, or without one on inputs of a single token or row."""
+    """Yield remarks on an index; without one, on inputs of a single token or row."""
     yield from _ratio(inputs, index)
     yield from _slots(inputs, index)
     yield from _draws(inputs, index)
@@ -30,7 +30,7 @@ def _array(inputs: Mapping[str, Any], *names: str) -> Any:
 
 
 def _at(array: Any, index: Index) -> Any:
-    """Return the number of an array at an index, or its only number; else None."""
+    """Return an array's element at an index, or its only element; else None."""
     if array is None:
         return None
     position = (0,) * array.ndim if array.size == 1 else (index or ())[: array.ndim]

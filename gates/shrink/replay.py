@@ -34,10 +34,8 @@ def replay(recorded: Counterexample, registry: Registry, subject: Subject, model
             f"gate {recorded.gate!r} of the counterexample does not exist here; `gates list` shows the gates"
         )
     gate = registry.gates[recorded.gate]
-    for case in (
-        *cases_of(gate, _model(recorded.inputs)),
-        *gate.cases,
-    ):  # files of version 0.1 use the names of tiny models
+    # files of version 0.1 use the names of tiny models
+    for case in (*cases_of(gate, _model(recorded.inputs)), *gate.cases):
         if case.name == recorded.case:
             break
     else:
@@ -67,7 +65,7 @@ def _model(inputs: Mapping[str, Any]) -> str | None:
 
 
 def _vet(recorded: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, Any], model: str | None) -> None:
-    """Refuse a file that sets a model or a text such as a reward function: a data file must not choose code to load."""
+    """Refuse a file that changes a model or a text such as a reward function: data must not choose code to load."""
     if not any(isinstance(value, Recipe) for value in inputs.values()):
         return
     own = flat(with_model(drawing.inputs(gate, case, recorded.seed), model))
@@ -77,7 +75,7 @@ def _vet(recorded: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, 
             raise ConfigurationError(f"it failed with the model {table[path]!r}; pass it with --model")
     for path, value in table.items():
         if path not in models(table) and _numbers(value):
-            continue  # numbers may differ: they were simplified
+            continue  # numbers may have been simplified
         plainer = last(path) == STYLE and value == PLAIN
         same = path in own and type(value) is type(own[path]) and (value == own[path] or plainer)
         if not same and not _part(value, own.get(path)):
@@ -87,7 +85,7 @@ def _vet(recorded: Counterexample, gate: Gate, case: Case, inputs: Mapping[str, 
 
 
 def _numbers(value: Any) -> bool:
-    """Return whether a value holds no text."""
+    """Return whether a value is numeric, None included."""
     if isinstance(value, list):
         return all(isinstance(item, np.ndarray) for item in value)
     return isinstance(value, np.ndarray | int | float | None)
@@ -99,9 +97,9 @@ def _part(value: Any, whole: Any) -> bool:
 
 
 def subject_of(recorded: Counterexample, registry: Registry, name: str | None, python: str | None) -> Subject:
-    """Return the subject to judge: the named one, else the one that failed.
+    """Return the subject to judge: the named one, else the one in the file.
 
-    A data file must not choose a program to run, so its subject file must be below the current folder.
+    Data must not choose a program to run, so the subject file that it names must be below the current folder.
     """
     if name is None:
         known = registry.subjects.get(recorded.subject)

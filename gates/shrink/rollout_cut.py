@@ -1,7 +1,7 @@
 """Shrink a gate's requests to a model: prompts, samples, tokens, steps.
 
 Some checks fix these numbers themselves, such as 8 tokens per row. A cut therefore limits each call between the unchanged
-check and the subject. If the check depends on such a number, a correct subject fails it too, and the candidate is refused.
+check and the subject. If the check depends on the number, a correct subject fails it too, and the candidate is refused.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from gates.model import Recipe
 from gates.shrink.flatten import last
 
-CUT = "cut"  # the key under which the inputs hold the limits of every rollout
+CUT = "cut"  # the key of the limits of every rollout in the inputs
 PROMPTS, SAMPLES, TOKENS, STYLE = "prompts", "samples", "max_tokens", "style"
 RUN = (("loop", "steps"), ("loop", "prompts_per_step"), ("rollout", "samples_per_prompt"), ("rollout", "max_tokens"))
-DRAWS = "draws"  # the least number of compared draws; a quick run takes a tenth of them
+DRAWS = "draws"  # the smallest number of compared draws; a quick run takes a tenth
 AMOUNTS = frozenset((PROMPTS, SAMPLES, TOKENS, DRAWS, "count", *(name for _, name in RUN)))
 IN_CUT = frozenset((PROMPTS, SAMPLES, DRAWS))
-LITTLE = (1, 2, 3, 4, 6, 8, 16)  # limits for all amounts at once, smallest first since these are judged fastest
+LITTLE = (1, 2, 3, 4, 6, 8, 16)  # common limits of all amounts; the smallest is fastest to judge
 PLAIN, WORDED = "plain", "worded"  # styles of prompts: `7+5=` is shorter than a story about apples
 
 
 def requested(inputs: Mapping[str, Any]) -> dict[str, int | str]:
-    """Return the amounts of a rollout call; empty for another op."""
+    """Return the amounts of a rollout call; empty for other ops."""
     prompts = inputs.get(PROMPTS)
     if not isinstance(prompts, Recipe) or not isinstance(inputs.get(TOKENS), int):
         return {}
@@ -36,16 +36,16 @@ def requested(inputs: Mapping[str, Any]) -> dict[str, int | str]:
 
 
 def largest(calls: Iterable[Mapping[str, Any]]) -> dict[str, int | str]:
-    """Return the largest amounts of all rollout calls; empty without such a call."""
+    """Return the largest amounts of all rollout calls; empty if there are none."""
     amounts: dict[str, Any] = {}
     for inputs in calls:
         for name, value in requested(inputs).items():
-            amounts[name] = max(amounts.get(name, value), value)  # of the styles, `worded` comes last in the alphabet
+            amounts[name] = max(amounts.get(name, value), value)  # `worded` sorts after `plain`
     return amounts
 
 
 def less(inputs: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call's inputs, each amount limited by the cut."""
+    """Return a call's inputs with each amount limited by the cut."""
     wanted, limited = requested(inputs), dict(inputs)
     if not wanted or not cut:
         return limited
@@ -60,7 +60,7 @@ def less(inputs: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tokens(calls: Iterable[Mapping[str, Any]]) -> int:
-    """Return how many tokens the calls draw or score; 0 if no call has tokens."""
+    """Return the number of tokens that the calls draw or score."""
     return sum(_tokens(inputs) for inputs in calls)
 
 
@@ -75,7 +75,7 @@ def _tokens(inputs: Mapping[str, Any]) -> int:
 
 
 def fewer(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield smaller amounts: all limited at once, then one by one, then plain prompts."""
+    """Yield smaller amounts: all together, then one by one, then plain prompts."""
     amounts = {
         path: value
         for path, value in inputs.items()
@@ -95,12 +95,12 @@ def fewer(inputs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def cut_of(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split inputs from their cut."""
+    """Separate inputs and cut."""
     return {name: value for name, value in inputs.items() if name != CUT}, inputs.get(CUT, {})
 
 
 def words(cut: Mapping[str, Any]) -> str:
-    """Return a cut as text, or ""."""
+    """Describe a cut, or return ""."""
     if not cut:
         return ""
     counted = ((cut.get(PROMPTS), "prompt"), (cut.get(SAMPLES), "sample of each"), (cut.get(TOKENS), "token"))

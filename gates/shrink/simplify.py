@@ -15,10 +15,10 @@ from gates.model import Array
 from gates.shrink.flatten import last
 
 Inputs = Mapping[str, Any]
-EACH = 64  # elements of an array up to which they are tried one by one
-WHOLE = 4096  # elements up to which numbers are simplified at all
+EACH = 64  # largest array whose elements are simplified one by one
+WHOLE = 4096  # largest array that is simplified at all
 DECIMALS = (0, 1, 2, 3)
-DEFAULTS: dict[str, float] = {  # usual defaults, or values that disable a part
+DEFAULTS: dict[str, float] = {  # usual defaults, or values that switch a part off
     "beta": 0.0,
     "epsilon_low": 0.2,
     "epsilon_high": 0.2,
@@ -31,14 +31,14 @@ DEFAULTS: dict[str, float] = {  # usual defaults, or values that disable a part
     "xtc_probability": 0.0,
     "xtc_threshold": 0.1,
 }
-SEEDS = ("seed",)  # integers that are never simpler, only smaller
-TRIES = 16  # seeds tried, from 0; if one in ten fails, 16 of them include one four times in five
+SEEDS = ("seed",)  # integers that only become smaller
+TRIES = 16  # seeds tried, from 0: if one in ten fails, the probability to meet one is 0.8
 SIGNIFICANT = (1, 2, 3)
-SMALL = 16  # integers up to which a smaller one is simpler
+SMALL = 16  # up to this size a smaller integer is simpler
 
 
 def simpler_arrays(inputs: Inputs) -> Iterator[dict[str, Any]]:
-    """Yield simpler arrays: masks all true, zeros, round numbers; whole arrays first, then single elements."""
+    """Yield simpler arrays: true masks, zeros, round numbers; whole arrays first, then single elements."""
     for names in _of_one_name(inputs):
         for changed in zip(*(_simpler_arrays(inputs[name]) for name in names), strict=True):
             yield {**inputs, **dict(zip(names, changed, strict=True))}
@@ -52,7 +52,7 @@ def simpler_arrays(inputs: Inputs) -> Iterator[dict[str, Any]]:
 
 
 def _of_one_name(inputs: Inputs) -> Iterator[list[str]]:
-    """Yield the arrays of one name in two calls, then each array alone."""
+    """Yield arrays with the same name in two calls, then each array alone."""
     arrays = [name for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= WHOLE]
     names = {(last(name), inputs[name].dtype.str) for name in arrays}
     for name, dtype in sorted(names):
@@ -62,7 +62,7 @@ def _of_one_name(inputs: Inputs) -> Iterator[list[str]]:
 
 
 def _alike(inputs: Inputs) -> Iterator[list[str]]:
-    """Yield the equal arrays of one name in two calls, then each array alone; small arrays only."""
+    """Yield equal arrays with the same name in two calls, then each array alone; small arrays only."""
     arrays = {name: v for name, v in inputs.items() if isinstance(v, np.ndarray) and 0 < v.size <= EACH}
     for name, value in arrays.items():
         equal = [n for n, v in arrays.items() if last(n) == last(name) and np.array_equal(v, value)]
@@ -91,11 +91,11 @@ def cost(path: str, value: Any) -> int:
     """Return the cost of a scalar in the size of an input: 0 at its default, else 1 plus its size or digits."""
     name = last(path)
     if isinstance(value, str):
-        return len(value) if name == "style" else 0  # of prompts: `plain` is shorter than `worded`
+        return len(value) if name == "style" else 0  # `plain` prompts are shorter than `worded` ones
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     if name in SEEDS:
-        return int(value).bit_length()  # every seed tried is smaller than a drawn one
+        return int(value).bit_length()  # drawn seeds are larger than all seeds tried
     if value == DEFAULTS.get(name):
         return 0
     if isinstance(value, int):
@@ -104,7 +104,7 @@ def cost(path: str, value: Any) -> int:
 
 
 def simpler_scalars(inputs: Mapping[str, Any], settled: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """Yield simpler scalars, first all at their defaults; `settled` ones keep the value that the subject declares."""
+    """Yield simpler scalars, first all at their defaults; `settled` scalars keep their values."""
     free = {
         path: value
         for path, value in inputs.items()
@@ -140,7 +140,7 @@ def _simpler_scalar(name: str, value: float) -> Iterator[float]:
 
 
 def omit_optional(inputs: Mapping[str, Any], optional: frozenset[str]) -> Iterator[dict[str, Any]]:
-    """Replace optional inputs by None, arrays first because they are larger."""
+    """Yield inputs with one optional input set to None, arrays first because they are larger."""
     paths = [path for path, value in inputs.items() if value is not None and last(path) in optional]
     for path in sorted(paths, key=lambda path: not isinstance(inputs[path], np.ndarray)):
         yield {**inputs, path: None}

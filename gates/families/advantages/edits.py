@@ -1,4 +1,4 @@
-"""The edits of advantages: other libraries' conventions, and the mistakes that people make."""
+"""The edits of advantages: conventions of libraries, and mistakes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gates.families.edits import conventions_first, mistakes, numbers, others
 from gates.families.program import Choices, Edit, Sample
 
-SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write it
+SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
 MODES = {"add": "std + ε", "inside": "√(var + ε)", "threshold": "0 where std < ε"}
 OTHER_MODES = {
     "larger": "the larger of std and ε",
@@ -76,8 +76,8 @@ AFTER = {
     "absolute": "the magnitude of the advantages",
 }
 CLIPS = (1.0, 2.0, 3.0, 5.0, 10.0)
-SIZES_OF_STAGES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # of ε, as people write it
-GAMMAS, LAMBDAS = (1.0, 0.99, 0.95, 0.9), (1.0, 0.97, 0.95, 0.9, 0.0)  # as people write them
+SIZES_OF_STAGES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
+GAMMAS, LAMBDAS = (1.0, 0.99, 0.95, 0.9), (1.0, 0.97, 0.95, 0.9, 0.0)  # usual values
 
 
 @conventions_first
@@ -107,7 +107,7 @@ def _scaled(asked: Choices) -> Iterator[Edit]:
 
 
 def named(scale: str, ddof: int, size: float, mode: str) -> str:
-    """Return the words of a scale with all of its constants."""
+    """Describe a scale with all of its constants."""
     return f"{scale} z-score with ddof {ddof}, {_mode(mode, size)}"
 
 
@@ -116,7 +116,7 @@ def _mode(mode: str, size: float) -> str:
 
 
 def constants(asked: Choices, ddof: int, size: float, mode: str) -> Edit:
-    """Return the edit of ddof and ε, in words that name what differs."""
+    """Return the edit of ddof and ε; its words name only what differs."""
     change = {"ddof": ddof, "eps": size, "eps_mode": mode}
     before = {name: asked[name] for name in change}
     differing = [name for name, value in change.items() if value != before[name]]
@@ -150,7 +150,7 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
 
 
 def fitted(asked: Choices, samples: Sequence[Sample]) -> Iterator[Edit]:
-    """Yield ε as what was returned has it, added or inside the root, for both ddof."""
+    """Yield the edits with ε solved for from the outputs, added or inside the root, for both ddof."""
     if asked["scale"] == "none":
         return
     for ddof, mode in product((0, 1), ("add", "inside")):
@@ -161,8 +161,8 @@ def fitted(asked: Choices, samples: Sequence[Sample]) -> Iterator[Edit]:
 
 
 def _solved(asked: Choices, samples: Sequence[Sample], ddof: float, *, inside: bool) -> float:
-    """Return ε of the group, or batch, that differs least: there it weighs most."""
-    best, found = np.inf, 0.0
+    """Return ε solved for from the group, or batch, with the least deviation, where ε weighs most."""
+    best, eps = np.inf, 0.0
     for sample in samples:
         rewards, got = (np.asarray(x, np.float64) for x in (sample.inputs["rewards"], sample.got["advantages"]))
         if got.shape != rewards.shape or not np.isfinite(rewards).all():
@@ -182,8 +182,8 @@ def _solved(asked: Choices, samples: Sequence[Sample], ddof: float, *, inside: b
             )
             c, a = (part.reshape(-1)[np.argmax(np.abs(parts[0]))] for part in parts)
             if 0.0 < spread < best and a != 0.0 and c / a > 0.0:
-                best, found = spread, ((c / a) ** 2 - spread**2 if inside else c / a - spread)
-    return float(found)
+                best, eps = spread, ((c / a) ** 2 - spread**2 if inside else c / a - spread)
+    return float(eps)
 
 
 def _deviations(table: Any, ddof: float) -> list[float]:
@@ -195,8 +195,8 @@ def _deviations(table: Any, ddof: float) -> list[float]:
     ]
 
 
-def presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting is a choice of ours
-    """Yield the settings of libraries by name (docs/definitions.md, "Presets")."""
+def presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
+    """Yield the presets of libraries (docs/definitions.md, "Presets")."""
     for library, change in PRESETS.items():
         if change["scale"] == "none":
             words = f"R less {BASELINES[change['baseline']][0]}, {SCALES['none']}"
@@ -253,7 +253,7 @@ def _constants_of_stages(asked: Choices) -> Iterator[Edit]:
             yield Edit(f"ε {size:g} of both stages", {"group_eps": size, "batch_eps": size}, convention=True)
 
 
-def presets_of_several(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting is a choice of ours
+def presets_of_several(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
     """Yield TRL's two settings (docs/definitions.md, "Presets")."""
     same = {"group_ddof": 1, "group_eps": 1e-4, "batch_ddof": 1, "batch_eps": 1e-4}
     words = "each reward normalised in its group, the weighted sum over the batch, both with ddof 1, std + 0.0001"
@@ -288,8 +288,8 @@ def edits_of_gae(asked: Choices) -> Iterator[Edit]:
         yield Edit("the end of an episode cuts the trace, not the value that follows", {"terminal": "trace only"})
 
 
-def presets_of_gae(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting can be named
-    """Yield the recurrence, and verl's (docs/definitions.md, "Presets")."""
+def presets_of_gae(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
+    """Yield the plain recurrence, and verl's (docs/definitions.md, "Presets")."""
     yield Edit("gae, A = δ + γλA⁺", {"after": "nothing"}, convention=True)
     words = "gae whitened over the batch's tokens afterwards (verl adv_estimator=gae)"
     yield Edit(words, {"after": "whitened"}, convention=True)

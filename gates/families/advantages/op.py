@@ -6,7 +6,7 @@ from gates.families.advantages import program
 from gates.model import Op, Output
 from reference.oracle import advantages
 
-NAN_UNSCORED = {"nan_rewards": "unscored"}  # a rule of ours: a subject is asked it only if it declares the convention
+NAN_UNSCORED = {"nan_rewards": "unscored"}  # a rule of Gates, asked only of subjects that declare it
 
 GROUP_ADVANTAGES = Op(
     name="group_advantages",

@@ -1,7 +1,7 @@
 """The forward definitions of group advantages and of several reward functions, written once over an arithmetic.
 
-An advantage is a reward less its baseline, over a divisor. The two-pass deviation is a form of it; the one-pass deviation,
-sqrt(mean(x²) − mean(x)²), is not: it has no correct digit where rewards lie together.
+An advantage is (reward − baseline) / divisor. The one-pass deviation, sqrt(mean(x²) − mean(x)²), is not among the forms:
+it loses every digit if the rewards are close together.
 Source: docs/definitions.md, "Advantages" and "Normalise, then sum"; TRL's GRPOTrainer and RLOOTrainer, verl's core_algos.
 """
 
@@ -23,19 +23,19 @@ from gates.model import Array
 STAGES = ("group", "batch")
 
 
-def asked(given: Inputs) -> Choices:
-    """Return the choices that the keywords of `group_advantages` ask for."""
+def asked(call: Inputs) -> Choices:
+    """Return the choices that a call of `group_advantages` asks for."""
     return {
         "layout": "given",
         "output": "given",
         "nan": "unscored",
-        "has_nan": bool(np.isnan(np.asarray(given["rewards"])).any()),
-        "baseline": given["baseline"],
-        "scale": given["scale"],
+        "has_nan": bool(np.isnan(np.asarray(call["rewards"])).any()),
+        "baseline": call["baseline"],
+        "scale": call["scale"],
         "spread": "deviation",
-        "ddof": given["ddof"],
-        "eps": given["eps"],
-        "eps_mode": given["eps_mode"],
+        "ddof": call["ddof"],
+        "eps": call["eps"],
+        "eps_mode": call["eps_mode"],
         "quotient": "divided",
         "times": "1",
         "clip": None,
@@ -44,7 +44,7 @@ def asked(given: Inputs) -> Choices:
 
 
 def forms(chosen: Choices) -> Iterator[Choices]:
-    """Yield the usual ways to write advantages with these choices."""
+    """Yield the usual algebraic forms of advantages with these choices."""
     baselines = LEAVE_ONE_OUT if chosen["baseline"] == "leave-one-out" else (chosen["baseline"],)
     quotients = ("divided",) if chosen["scale"] == "none" else tuple(QUOTIENTS)
     for baseline, quotient in product(baselines, quotients):
@@ -58,15 +58,15 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     scored = ~np.isnan(rewards)[table] if chosen["nan"] != "zero" else np.ones(table.shape, bool)
     groups = data.lift(np.nan_to_num(rewards).astype(rewards.dtype))[table]
     centred = where(scored, BASELINES[chosen["baseline"]](groups, scored), 0.0)
-    found = where(scored, divided(chosen, groups, centred, scored), 0.0)
+    advantages = where(scored, divided(chosen, groups, centred, scored), 0.0)
     if chosen["times"] != "1":
-        found = found * TIMES[chosen["times"]](float(table.shape[1]))
+        advantages = advantages * TIMES[chosen["times"]](float(table.shape[1]))
     if chosen["nan"] == "spreads":
-        found = found + np.where(scored.all(axis=1, keepdims=True), 0.0, np.nan)
-    found = AFTER[chosen["after"]](found.reshape(-1)[np.argsort(table.reshape(-1))])
+        advantages = advantages + np.where(scored.all(axis=1, keepdims=True), 0.0, np.nan)
+    advantages = AFTER[chosen["after"]](advantages.reshape(-1)[np.argsort(table.reshape(-1))])
     if chosen["clip"] is not None:
-        found = clip(found, -chosen["clip"], chosen["clip"])
-    return {"advantages": found[_output(chosen, rewards.size, size)]}
+        advantages = clip(advantages, -chosen["clip"], chosen["clip"])
+    return {"advantages": advantages[_output(chosen, rewards.size, size)]}
 
 
 def _output(chosen: Choices, rows: int, size: int) -> Array:
@@ -95,12 +95,12 @@ TIMES: Mapping[str, Callable[[float], float]] = {
 
 
 def count(scored: Array, less: float = 0.0) -> Array:
-    """Return the scored members of each group less a number, at least 1, (groups, 1)."""
+    """Return the number of scored members of each group less `less`, at least 1, (groups, 1)."""
     return np.asarray(np.maximum(scored.sum(axis=1, keepdims=True) - less, 1.0))
 
 
 def total(groups: Value, scored: Array) -> Value:
-    """Add up the scored members of each group, (groups, 1)."""
+    """Return the sum of the scored members of each group, (groups, 1)."""
     return where(scored, groups, 0.0).sum(1, keepdims=True)
 
 
@@ -114,11 +114,11 @@ def _batch_mean(groups: Value, scored: Array) -> Value:
 
 
 def _ranked(groups: Value, scored: Array, share: float) -> Value:
-    """Return the member at a share of the sorted scored ones, the mean of two where it falls between them."""
+    """Return the quantile `share` of the scored members, the mean of two between members."""
     order = np.argsort(np.where(scored, plain(groups), np.inf), axis=1)
-    place = share * (count(scored) - 1.0)
+    rank = share * (count(scored) - 1.0)
     rows = np.arange(len(order))[:, None]
-    low, high = (groups[rows, order[rows, f(place).astype(np.int64)]] for f in (np.floor, np.ceil))
+    low, high = (groups[rows, order[rows, f(rank).astype(np.int64)]] for f in (np.floor, np.ceil))
     return (low + high) * 0.5
 
 
@@ -137,19 +137,19 @@ def _share(groups: Value, scored: Array) -> Value:
     return (number(members, groups.dtype) if isinstance(groups, Number) else members) / count(scored, 1.0)
 
 
-def _several(found: Value, scored: Array) -> Value:
-    """Return the numbers, 0 in groups with one scored member."""
-    return where(count(scored) > 1.0, found, 0.0)
+def _zero_if_alone(centred: Value, scored: Array) -> Value:
+    """Return the centred rewards, 0 in groups with one scored member."""
+    return where(count(scored) > 1.0, centred, 0.0)
 
 
 LEAVE_ONE_OUT = ("leave-one-out", "share of the distance", "distance of the shares")  # forms of one baseline
 BASELINES: Mapping[str, Callable[[Value, Array], Value]] = {
     "mean": lambda groups, scored: groups - mean(groups, scored),
     "leave-one-out": _less_others,
-    "share of the distance": lambda groups, scored: _several(
+    "share of the distance": lambda groups, scored: _zero_if_alone(
         (groups - mean(groups, scored)) * _share(groups, scored), scored
     ),
-    "distance of the shares": lambda groups, scored: _several(
+    "distance of the shares": lambda groups, scored: _zero_if_alone(
         groups * _share(groups, scored) - mean(groups, scored) * _share(groups, scored), scored
     ),
     "batch": lambda groups, scored: groups - _batch_mean(groups, scored),
@@ -167,7 +167,7 @@ BASELINES: Mapping[str, Callable[[Value, Array], Value]] = {
 
 
 def divided(chosen: Choices, groups: Value, centred: Value, scored: Array) -> Value:
-    """Return the centred rewards over the divisor, as the scale, its ε and its ddof are chosen."""
+    """Return the centred rewards over the divisor of the chosen scale, ddof and ε."""
     if chosen["scale"] == "none":
         return centred
     among = scored
@@ -179,13 +179,13 @@ def divided(chosen: Choices, groups: Value, centred: Value, scored: Array) -> Va
         divisor = sqrt(squared).sum(0, keepdims=True) / float(len(scored))
     else:
         divisor = SPREADS[chosen["spread"]](groups, among, squared)
-    if divisor.shape == groups.shape:  # one for each member
+    if divisor.shape == groups.shape:  # one divisor for each member
         divisor, squared = divisor.reshape(*centred.shape), squared.reshape(*centred.shape)
     return _over(chosen, centred, divisor, squared)
 
 
 def _over(chosen: Choices, centred: Value, divisor: Value, squared: Value) -> Value:
-    """Return the quotient, with ε where its mode has it."""
+    """Return the quotient, with ε as its mode applies it."""
     mode, eps, quotient = chosen["eps_mode"], chosen["eps"], QUOTIENTS[chosen["quotient"]]
     if mode == "inside":
         return quotient(centred, sqrt((squared if chosen["spread"] == "deviation" else divisor * divisor) + eps))
@@ -205,7 +205,7 @@ QUOTIENTS: Mapping[str, Callable[[Value, Value], Value]] = {
 
 
 def variance(groups: Value, scored: Array, ddof: float) -> Value:
-    """Return Σ(x − mean)² / (n − ddof) of each group, (groups, 1): void for one reward with ddof 1, unless others are missing."""
+    """Return Σ(x − mean)² / (n − ddof) of each group, (groups, 1); void for a complete group of one with ddof 1."""
     off = where(scored, groups - mean(groups, scored), 0.0)
     whole = scored.all(axis=1, keepdims=True)
     return (off * off).sum(1, keepdims=True) / np.where(whole, scored.shape[1] - ddof, count(scored, ddof))
@@ -218,7 +218,7 @@ def _about_zero(groups: Value, scored: Array, ddof: float) -> Value:
 def _of_others(groups: Value, scored: Array, ddof: float) -> Value:
     """Return the variance of the other members, (groups, members)."""
     members = np.arange(scored.shape[1])
-    others = np.array([members[members != one] for one in members])
+    others = np.array([members[members != member] for member in members])
     table, among = groups[:, others], scored[:, others]
     middle = where(among, table, 0.0).sum(-1, keepdims=True) / np.maximum(among.sum(-1, keepdims=True), 1.0)
     off = where(among, table - middle, 0.0)
@@ -253,17 +253,17 @@ SPREADS: Mapping[str, Callable[[Value, Array, Value], Value]] = {
 }
 
 
-def _whitened(found: Value, ddof: float) -> Value:
-    off = found - found.mean()
-    return off / (sqrt((off * off).sum() / max(found.shape[0] - ddof, 1.0)) + 1e-8)
+def _whitened(advantages: Value, ddof: float) -> Value:
+    off = advantages - advantages.mean()
+    return off / (sqrt((off * off).sum() / max(advantages.shape[0] - ddof, 1.0)) + 1e-8)
 
 
 AFTER: Mapping[str, Callable[[Value], Value]] = {
-    "nothing": lambda found: found,
-    "whitened": lambda found: _whitened(found, 1.0),
-    "whitened, ddof 0": lambda found: _whitened(found, 0.0),
-    "centred": lambda found: found - found.mean(),
-    "positive": lambda found: maximum(found, 0.0),
+    "nothing": lambda advantages: advantages,
+    "whitened": lambda advantages: _whitened(advantages, 1.0),
+    "whitened, ddof 0": lambda advantages: _whitened(advantages, 0.0),
+    "centred": lambda advantages: advantages - advantages.mean(),
+    "positive": lambda advantages: maximum(advantages, 0.0),
     "absolute": absolute,
 }
 
@@ -271,11 +271,11 @@ AFTER: Mapping[str, Callable[[Value], Value]] = {
 # --- several reward functions
 
 
-def asked_of_several(given: Inputs) -> Choices:
-    """Return the choices that the keywords of `normalise_then_sum` ask for."""
+def asked_of_several(call: Inputs) -> Choices:
+    """Return the choices that a call of `normalise_then_sum` asks for."""
     names = (f"{stage}_{name}" for stage in STAGES for name in ("ddof", "eps"))
     return {
-        **{name: given[name] for name in names},
+        **{name: call[name] for name in names},
         "layout": "given",
         "first": "group",
         "second": "batch",
@@ -310,17 +310,17 @@ def compute_several(data: Data, chosen: Choices, variable: Value) -> Mapping[str
 
 
 def _z_scores(chosen: Choices, values: Value, scored: Array, table: Array, stage: str) -> Value:
-    """Return (x − mean) / (std + ε) of the columns of (B, F) numbers in each group of rows, 0 where not scored."""
+    """Return the z-scores of (B, F) values by column and group of rows, 0 where unscored."""
     columns = values.shape[1]
     index = (table[:, None, :] * columns + np.arange(columns)[:, None]).reshape(-1, table.shape[1])
     groups, among = values.reshape(-1)[index], scored.reshape(-1)[index]
     eps = chosen[f"{stage}_eps"]
-    found = groups - mean(groups, among) if chosen.get(f"{stage}_centred", True) else groups
+    scores = groups - mean(groups, among) if chosen.get(f"{stage}_centred", True) else groups
     squared = variance(groups, among, float(chosen[f"{stage}_ddof"]))
     divisor = sqrt(squared + eps) if chosen["inside"] in {stage, "both"} else sqrt(squared) + eps
     if chosen[f"{stage}_divided"]:
-        found = QUOTIENTS[chosen[f"{stage}_quotient"]](where(among, found, 0.0), divisor)
-    return where(among, found, 0.0).reshape(-1)[np.argsort(index.reshape(-1))].reshape(*values.shape)
+        scores = QUOTIENTS[chosen[f"{stage}_quotient"]](where(among, scores, 0.0), divisor)
+    return where(among, scores, 0.0).reshape(-1)[np.argsort(index.reshape(-1))].reshape(*values.shape)
 
 
 GROUP = Program(
@@ -347,11 +347,11 @@ SEVERAL = Program(
 PROGRAMS = (GROUP, SEVERAL)
 
 
-def group_advantages(**given: Any) -> dict[str, Floats]:
+def group_advantages(**call: Any) -> dict[str, Floats]:
     """Return the textbook limits of `advantages`; inf where the divisor may be 0."""
-    return limits(GROUP, given, forms(asked(given)))
+    return limits(GROUP, call, forms(asked(call)))
 
 
-def normalise_then_sum(**given: Any) -> dict[str, Floats]:
+def normalise_then_sum(**call: Any) -> dict[str, Floats]:
     """Return the textbook limits of `advantages`; inf where a divisor may be 0."""
-    return limits(SEVERAL, given, [{"group_quotient": a, "batch_quotient": b} for a, b in product(QUOTIENTS, repeat=2)])
+    return limits(SEVERAL, call, [{"group_quotient": a, "batch_quotient": b} for a, b in product(QUOTIENTS, repeat=2)])

@@ -23,13 +23,13 @@ CUTS_VALUE = frozenset(("given", "value only"))
 CUTS_TRACE = frozenset(("given", "trace only"))
 
 
-def asked(given: Inputs) -> Choices:
-    """Return the choices that the keywords of `gae` ask for."""
+def asked(call: Inputs) -> Choices:
+    """Return the choices that a call of `gae` asks for."""
     return {
-        "gamma": float(given["gamma"]),
-        "lam": float(given["lam"]),
-        "bootstrap": "given" if given.get("bootstrap") is not None else "none",
-        "terminal": "given" if given.get("terminal") is not None else "none",
+        "gamma": float(call["gamma"]),
+        "lam": float(call["lam"]),
+        "bootstrap": "given" if call.get("bootstrap") is not None else "none",
+        "terminal": "given" if call.get("terminal") is not None else "none",
         "padding": "skipped",
         "value": "less V",
         "trace": "γλ",
@@ -44,14 +44,14 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     """Return the advantages."""
     grid = Grid.of(data.inputs, "rewards")
     counts = np.asarray(grid.counts)
-    found = RECURRENCES[chosen["recurrence"]](data, chosen, grid)
+    advantages = RECURRENCES[chosen["recurrence"]](data, chosen, grid)
     if chosen["value"] == "returns":
-        found = found + grid.lifted(data, "values")
+        advantages = advantages + grid.lifted(data, "values")
     if chosen["after"] == "whitened":
-        found = _whitened(found, counts)
+        advantages = _whitened(advantages, counts)
     if chosen["sign"] != 1.0:
-        found = found * chosen["sign"]
-    return {"advantages": grid.back(where(counts, found, 0.0))}
+        advantages = advantages * chosen["sign"]
+    return {"advantages": grid.back(where(counts, advantages, 0.0))}
 
 
 def _of_advantages(data: Data, chosen: Choices, grid: Grid) -> Value:
@@ -91,7 +91,7 @@ RECURRENCES: Mapping[str, Callable[[Data, Choices, Grid], Value]] = {"of A": _of
 
 
 def _held(data: Data, value: float) -> Value:
-    """Return a constant as a program may have it: rounded to the dtype, or not."""
+    """Return a constant that a program may or may not round to the dtype."""
     if not data.bounded:
         return value
     return constant(value, data.lift(data["rewards"]).dtype).plus_relative(1.0)
@@ -113,14 +113,14 @@ def _read(chosen: Choices, grid: Grid) -> Array:
 
 
 def _cuts(data: Data, grid: Grid) -> Array:
-    """Return 1 where an episode ends with a token, (B, T)."""
+    """Return 1 where an episode ends with the token, (B, T)."""
     ends = data.get("terminal")
     shape = np.shape(data["rewards"])
     return np.asarray(grid.wide(np.zeros(shape) if ends is None else np.asarray(ends, np.float64)))
 
 
 def _stacked(columns: Sequence[Value]) -> Value:
-    """Return columns as (B, T); no gradient passes."""
+    """Stack columns to (B, T); no gradient passes."""
     first = columns[0]
     if not isinstance(first, Number):
         return np.stack(columns, axis=1)
@@ -128,10 +128,10 @@ def _stacked(columns: Sequence[Value]) -> Value:
     return Number(parts[0], first.dtype, parts[1], parts[2])
 
 
-def _whitened(found: Value, counts: Array) -> Value:
-    """Return the numbers less the mean of the tokens', over their deviation."""
+def _whitened(advantages: Value, counts: Array) -> Value:
+    """Return the advantages less their mean over tokens, over their deviation."""
     n = float(counts.sum())
-    off = found - where(counts, found, 0.0).sum() / n
+    off = advantages - where(counts, advantages, 0.0).sum() / n
     squares = where(counts, off * off, 0.0).sum() / max(n - 1.0, 1.0)
     return off / sqrt(squares + 1e-8)
 
@@ -149,6 +149,6 @@ GAE = Program(
 PROGRAMS = (GAE,)
 
 
-def gae(**given: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `advantages`: of the recurrence of A, and of the one of λ-returns less V."""
-    return limits(GAE, given, [{"recurrence": name} for name in RECURRENCES])
+def gae(**call: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `advantages`, over the recurrences of A and of the λ-returns less V."""
+    return limits(GAE, call, [{"recurrence": name} for name in RECURRENCES])

@@ -17,15 +17,12 @@ from reference.oracle import logprobs
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator, str], Inputs]
-# Not a multiple of any number of lanes, chunks or threads, and above the sizes from which the kernels use several threads.
-# tests/gates/families/test_checks_kernels.py reads those sizes from their source.
+# No multiple of a number of lanes, chunks or threads, and large enough for the kernels to use several threads;
+# tests/gates/families/test_checks_kernels.py reads those thresholds from their source.
 ROWS, WIDTH = 151, 1003
-GROUPS, TIMES = (
-    4099,
-    8,
-)  # GROUPS groups of 8 rewards, repeated TIMES times, since drawing them all takes longer than judging them
+GROUPS, TIMES = 4099, 8  # groups of 8 rewards, tiled TIMES times, because drawing all takes longer than judging
 VOCABULARY = 20_011  # a prime
-LONG = 40_009  # a prime; the kernels cut such rows into segments where there are few rows
+LONG = 40_009  # a prime; the kernels cut rows of this length into segments if there are few
 TRL: Inputs = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 CLIP: Inputs = {"epsilon_low": 0.1875, "epsilon_high": 0.25}
 CONSTANTS: Inputs = {  # each exact in binary
@@ -37,7 +34,7 @@ CONSTANTS: Inputs = {  # each exact in binary
     "sapo_temperature_positive": 1.0,
     "sapo_temperature_negative": 1.0625,
 }
-KL_RATIOS = {"grpo": "token", "gspo": "sequence"}  # of the others: none
+KL_RATIOS = {"grpo": "token", "gspo": "sequence"}  # of the other algorithms: none
 FILTERS: Inputs = {
     "order": "hf",
     "temperature": 0.75,
@@ -211,7 +208,7 @@ def _dtypes(name: str) -> tuple[str, ...]:
     },
 )
 def bits_identical(t: Trial) -> Iterator[Evidence]:
-    """Compare the bytes of all variants; the control moves one input by a unit in its last place."""
+    """Compare the bytes of all variants; the control moves one input by one unit in its last place."""
     kernel, inputs = t.inputs["kernel"], t.inputs["inputs"]
     moved = {**inputs, t.inputs["moved"]: _next(inputs[t.inputs["moved"]])}
     first = t.got(KERNEL_BITS, kernel=kernel, inputs=inputs)
@@ -225,8 +222,8 @@ def bits_identical(t: Trial) -> Iterator[Evidence]:
     again = t.got(KERNEL_BITS, kernel=kernel, inputs=inputs)["bits"]
     same = again.shape == bits.shape
     yield t.number("bytes that differ between two calls", int(np.sum(again != bits)) if same else bits.size, "<=")
-    other = t.got(KERNEL_BITS, kernel=kernel, inputs=moved)["bits"]
-    changed = int(np.sum(other != bits)) if other.shape == bits.shape else 0
+    moved_bits = t.got(KERNEL_BITS, kernel=kernel, inputs=moved)["bits"]
+    changed = int(np.sum(moved_bits != bits)) if moved_bits.shape == bits.shape else 0
     yield t.negative_control(
         "bytes that one unit in the last place of an input moves", changed, ">=", 1, "bits follow the input"
     )

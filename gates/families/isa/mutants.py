@@ -1,4 +1,4 @@
-"""Mutations of one of the variants of a kernel."""
+"""Mutations of one variant of a kernel."""
 
 from gates.families.hosts import in_kernels
 

@@ -1,4 +1,4 @@
-"""The op that runs a kernel on every instruction set."""
+"""The op that runs a kernel on every instruction set of the machine."""
 
 from __future__ import annotations
 

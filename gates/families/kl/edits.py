@@ -1,4 +1,4 @@
-"""Edits of the KL to the reference: other libraries' conventions, and the mistakes that people make."""
+"""The edits of the KL to the reference: conventions of libraries, and mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gates.families.edits import conventions_first, mistakes, others
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 
-ESTIMATORS = {  # words, and whether some library has it on purpose
+ESTIMATORS = {  # description, and whether a library does it on purpose
     "k1": ("k1 = −d", True),
     "k2": ("k2 = d²/2", True),
     "k3": ("k3 = exp(d) − d − 1", True),
@@ -104,7 +104,7 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
 
 
 def token_presets(asked: Choices) -> Iterator[Edit]:
-    """Yield the estimators by name, with the settings of libraries that choose them (docs/definitions.md, "Presets")."""
+    """Yield the published estimators with their library settings (docs/definitions.md, "Presets")."""
     plain = {"kl_ratio": "none", "clamp": None}
     yield Edit("k1 = −d (verl kl_loss_type=kl)", {**plain, "estimator": "k1"}, convention=True)
     yield Edit("k2 = d²/2 (verl kl_loss_type=mse)", {**plain, "estimator": "k2"}, convention=True)
@@ -146,7 +146,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
 
 
 def of_vocabulary(chosen: Choices) -> Iterator[Edit]:
-    """Yield the edits of a divergence."""
+    """Yield the edits of a divergence with these choices."""
     mixture = WORDS["term"]["mixture"]
     yield Edit(WORDS["of"]["reference"], {"of": "reference"}, convention=True)
     yield Edit(mixture, {"term": "mixture"}, convention=True)
@@ -162,6 +162,6 @@ def of_vocabulary(chosen: Choices) -> Iterator[Edit]:
 
 
 def vocabulary_presets(chosen: Choices) -> Iterator[Edit]:  # noqa: ARG001  the op has no settings
-    """Yield the divergence and its reverse by name."""
+    """Yield the divergence and its reverse."""
     yield Edit("KL(policy ‖ reference) = Σ p (log p − log q)", {"of": "policy", "term": "given"}, convention=True)
     yield Edit("KL(reference ‖ policy) = Σ q (log q − log p)", {"of": "reference", "term": "given"}, convention=True)

@@ -1,4 +1,4 @@
-"""Do the KL estimators have the value of their definition, where training is and where few batches ever are?"""
+"""Do the KL estimators have the value of their definition, for ordinary and for extreme log-ratios?"""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from gates.families import layouts, row_inputs
-from gates.families.kl import inputs as made
+from gates.families.kl import inputs as generators
 from gates.families.kl.op import FULL_KL, TOKEN_KL
 from gates.families.units import UNIT
 from gates.model import Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import kl as oracle
 
-TINY = (1e-8, 1e-2)  # |d| from the last bit of a log-prob to where exp(d) − d − 1 keeps two digits
-HUGE = (1e-2, 30.0)  # |d| up to a token that the reference finds absurd
+TINY = (1e-8, 1e-2)  # |d| from the last bit of a log-prob up to where exp(d) − d − 1 keeps two digits
+HUGE = (1e-2, 30.0)  # |d| up to a token that the reference all but excludes
 CLAMP = 10.0  # verl's bound on low_var_kl
 LARGE = 151_936  # tokens of Qwen's vocabulary
 DTYPES = ("float32", "float64")
@@ -42,12 +42,12 @@ def _case(
     dtype: str = "float32",
     *,
     name: str = "",
-    make: Callable[..., dict[str, Any]] = made.batch,
+    make: Callable[..., dict[str, Any]] = generators.batch,
     level: Level | None = None,
     quick: bool = False,
     **changes: Any,
 ) -> Case:
-    """Return a case of `token_kl`; `changes` are those of `made.batch`."""
+    """Return a case of `token_kl`; `changes` are keywords of `make`."""
     clamp = changes.get("kl_clamp")
     return Case(
         "-".join(part for part in (name, rows, reduction, dtype) if part),
@@ -68,35 +68,35 @@ def _case(
 
 
 def _arithmetic(dtype: str) -> dict[str, str]:
-    """Return the convention that float64 data needs: a program that computes in float32 declares it."""
+    """Return the convention that float64 data requires of programs that compute in float32."""
     return {"arithmetic": "float64"} if dtype == "float64" else {}
 
 
 def _cases(estimator: str) -> Iterator[Case]:
-    this = partial(_case, estimator)
-    yield this("right", "none", quick=True)
-    yield this("right", "sum", quick=True)
-    yield this("left", "sum")
-    yield this("holes", "mean", quick=True)
-    yield this("lengths", "mean")
-    yield this("flat", "none")
-    yield this("flat", "sum", quick=True)
-    yield this("all", "none")
-    yield this("all", "mean")
-    yield this("right", "none", "float64", quick=True)
-    yield this("flat", "mean", "float64")
+    case = partial(_case, estimator)
+    yield case("right", "none", quick=True)
+    yield case("right", "sum", quick=True)
+    yield case("left", "sum")
+    yield case("holes", "mean", quick=True)
+    yield case("lengths", "mean")
+    yield case("flat", "none")
+    yield case("flat", "sum", quick=True)
+    yield case("all", "none")
+    yield case("all", "mean")
+    yield case("right", "none", "float64", quick=True)
+    yield case("flat", "mean", "float64")
     for dtype in DTYPES:
-        yield this("right", "none", dtype, name="tiny", level="precision", sizes=TINY, quick=True)
-        yield this("flat", "sum", dtype, name="tiny", level="precision", sizes=TINY)
-        yield this("right", "none", dtype, name="huge", level="robustness", sizes=HUGE)
-    rare = partial(this, level="robustness")
-    yield rare("right", "none", name="unreadable", make=made.unreadable, quick=True)
-    yield rare("right", "sum", name="unreadable", make=made.unreadable)
-    yield rare("right", "mean", name="empty", make=made.empty, quick=True)
-    yield rare("flat", "mean", name="empty", make=made.empty)
-    yield rare("right", "none", name="layouts", make=made.laid_out, quick=True)
+        yield case("right", "none", dtype, name="tiny", level="precision", sizes=TINY, quick=True)
+        yield case("flat", "sum", dtype, name="tiny", level="precision", sizes=TINY)
+        yield case("right", "none", dtype, name="huge", level="robustness", sizes=HUGE)
+    rare = partial(case, level="robustness")
+    yield rare("right", "none", name="unreadable", make=generators.unreadable, quick=True)
+    yield rare("right", "sum", name="unreadable", make=generators.unreadable)
+    yield rare("right", "mean", name="empty", make=generators.empty, quick=True)
+    yield rare("flat", "mean", name="empty", make=generators.empty)
+    yield rare("right", "none", name="layouts", make=generators.laid_out, quick=True)
     if estimator == "k3":
-        clamped = partial(this, name="clamped", spread=3.0, kl_clamp=CLAMP)
+        clamped = partial(case, name="clamped", spread=3.0, kl_clamp=CLAMP)
         yield clamped("right", "none", quick=True)
         yield clamped("right", "mean")
         yield clamped("flat", "sum", "float64")
@@ -104,18 +104,18 @@ def _cases(estimator: str) -> Iterator[Case]:
 
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
-    other_layouts = inputs.pop(made.LAYOUTS, False)
+    other_layouts = inputs.pop(generators.LAYOUTS, False)
     dtype = str(inputs["policy"].dtype)
     quantity, scale = f"kl error in 2u·S ({dtype})", 2 * UNIT[dtype] * oracle.kl_scale(**inputs)
-    wanted, limits = t.want(TOKEN_KL, **inputs), t.textbook(TOKEN_KL, **inputs)["kl"]
-    yield from t.agrees(quantity, t.got(TOKEN_KL, **inputs)["kl"], wanted, limits, scale=scale)
+    want, limits = t.want(TOKEN_KL, **inputs), t.textbook(TOKEN_KL, **inputs)["kl"]
+    yield from t.agrees(quantity, t.got(TOKEN_KL, **inputs)["kl"], want, limits, scale=scale)
     if other_layouts:
-        for where, other in layouts.values(t, TOKEN_KL, inputs, ("policy", "reference")):
-            yield from t.agrees(quantity, other["kl"], wanted, limits, scale=scale, where=where)
+        for where, outputs in layouts.values(t, TOKEN_KL, inputs, ("policy", "reference")):
+            yield from t.agrees(quantity, outputs["kl"], want, limits, scale=scale, where=where)
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
-    inputs = {name: value for name, value in t.inputs.items() if name != made.LAYOUTS}
+    inputs = {name: value for name, value in t.inputs.items() if name != generators.LAYOUTS}
     distance = np.abs(inputs["reference"].astype(np.float64) - inputs["policy"])
     counts = row_inputs.tokens(inputs, "policy")
     yield t.precondition("largest |d|", distance[counts].max(), ">=", 0.9 * TINY[1])
@@ -152,21 +152,23 @@ _register(
 
 def _ratio_cases() -> Iterator[Case]:
     for kl_ratio in oracle.KL_RATIOS:
-        this = partial(_case, make=made.off_policy, kl_ratio=kl_ratio)
-        yield this("k3", "holes", "sum", name=kl_ratio, quick=True)
-        yield this("k3", "lengths", "none", name=kl_ratio)
-        yield this("k3", "flat", "mean", name=kl_ratio, quick=True)
-        yield this("k3", "right", "sum", "float64", name=kl_ratio)
+        case = partial(_case, make=generators.off_policy, kl_ratio=kl_ratio)
+        yield case("k3", "holes", "sum", name=kl_ratio, quick=True)
+        yield case("k3", "lengths", "none", name=kl_ratio)
+        yield case("k3", "flat", "mean", name=kl_ratio, quick=True)
+        yield case("k3", "right", "sum", "float64", name=kl_ratio)
         if kl_ratio != "none":
-            yield this("k1", "right", "sum", name=f"{kl_ratio}-k1")
-            yield this("k2", "right", "sum", name=f"{kl_ratio}-k2")
-            yield this("k3", "right", "sum", name=f"{kl_ratio}-unreadable", make=made.unreadable, level="robustness")
+            yield case("k1", "right", "sum", name=f"{kl_ratio}-k1")
+            yield case("k2", "right", "sum", name=f"{kl_ratio}-k2")
+            yield case(
+                "k3", "right", "sum", name=f"{kl_ratio}-unreadable", make=generators.unreadable, level="robustness"
+            )
 
 
 def _levels_differ(t: Draw) -> Iterator[Evidence]:
-    wanted = t.want(TOKEN_KL, **t.inputs)
+    want = t.want(TOKEN_KL, **t.inputs)
     for other in sorted({*oracle.KL_RATIOS} - {t.inputs["kl_ratio"]}):
-        distance = np.max(np.abs(t.want(TOKEN_KL, **{**t.inputs, "kl_ratio": other}) - wanted))
+        distance = np.max(np.abs(t.want(TOKEN_KL, **{**t.inputs, "kl_ratio": other}) - want))
         yield t.precondition(f"largest distance to kl_ratio {other!r}", distance, ">=", 1e-2)
 
 
@@ -186,14 +188,14 @@ def _levels_differ(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("token_kl", ("kl",)),),
 )
 def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare off-policy values with the definition; on-policy, without `old`, every ratio is 1."""
+    """Compare off-policy values with the definition, and on-policy values, whose ratios are all 1."""
     inputs = dict(t.inputs)
     dtype = str(inputs["policy"].dtype)
     fresh, plain = {**inputs, "old": None}, {**inputs, "kl_ratio": "none"}
-    for asked, definition, where in ((inputs, inputs, ""), (fresh, plain, "on-policy, without `old`")):
+    for call, definition, where in ((inputs, inputs, ""), (fresh, plain, "on-policy, without `old`")):
         yield from t.agrees(
             f"kl error in 2u·S ({dtype})",
-            t.got(TOKEN_KL, **asked)["kl"],
+            t.got(TOKEN_KL, **call)["kl"],
             t.want(TOKEN_KL, **definition),
             t.textbook(TOKEN_KL, **definition)["kl"],
             scale=2 * UNIT[dtype] * oracle.kl_scale(**definition),
@@ -202,7 +204,7 @@ def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
 
 
 def _full_case(kind: str, dtype: str, size: int, *, quick: bool = True, level: Level | None = None) -> Case:
-    make = partial(made.vocabulary, kind=kind, dtype=dtype, size=size)
+    make = partial(generators.vocabulary, kind=kind, dtype=dtype, size=size)
     return Case(
         f"{kind}-{size}-{dtype}", make, quick=quick, conventions={"dtype": dtype, **_arithmetic(dtype)}, level=level
     )
@@ -221,13 +223,13 @@ def _full_cases() -> Iterator[Case]:
 
 
 def _arguments_differ(t: Draw) -> Iterator[Evidence]:
-    inputs = {name: value for name, value in t.inputs.items() if name != made.LAYOUTS}
-    wanted = t.want(FULL_KL, **inputs)
+    inputs = {name: value for name, value in t.inputs.items() if name != generators.LAYOUTS}
+    want = t.want(FULL_KL, **inputs)
     possible = inputs["policy_logprobs"] > -np.inf
     left, right = (np.where(possible, x, -np.inf) for x in inputs.values())
     other = t.want(FULL_KL, policy_logprobs=right, reference_logprobs=left)
-    finite = np.isfinite(wanted) & np.isfinite(other)
-    moved = np.max(np.abs(other - wanted)[finite] / np.abs(wanted)[finite])
+    finite = np.isfinite(want) & np.isfinite(other)
+    moved = np.max(np.abs(other - want)[finite] / np.abs(want)[finite])
     yield t.precondition("rows with a finite divergence", int(finite.sum()), ">=", 2)
     yield t.precondition("largest relative change when the arguments are swapped", moved, ">=", 1e-5)
 
@@ -250,18 +252,18 @@ def _arguments_differ(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("full_kl", ("kl",)),),
 )
 def full_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare rows of near and far distributions, with tokens that one or both of them cannot draw."""
+    """Compare rows of near and far distributions, including tokens that one or both cannot draw."""
     inputs = dict(t.inputs)
-    other_layouts = inputs.pop(made.LAYOUTS, False)
+    other_layouts = inputs.pop(generators.LAYOUTS, False)
     dtype = str(inputs["policy_logprobs"].dtype)
-    wanted, limits = t.want(FULL_KL, **inputs), t.textbook(FULL_KL, **inputs)["kl"]
+    want, limits = t.want(FULL_KL, **inputs), t.textbook(FULL_KL, **inputs)["kl"]
     possible = inputs["policy_logprobs"] > -np.inf
     quantity, scale = f"kl error in 2u·S ({dtype})", 2 * UNIT[dtype] * oracle.full_kl_scale(**inputs)
     got = t.got(FULL_KL, **inputs)["kl"]
-    yield from t.agrees(quantity, got, wanted, limits, scale=scale)
+    yield from t.agrees(quantity, got, want, limits, scale=scale)
     if not np.all(possible):
-        apart = int(np.sum(np.isposinf(got) != np.isposinf(wanted)))
+        apart = int(np.sum(np.isposinf(got) != np.isposinf(want)))
         yield t.number("rows whose divergence is infinite on one side only", apart, "<=")
     if other_layouts:
-        for where, found in layouts.values(t, FULL_KL, inputs, tuple(inputs)):
-            yield from t.agrees(quantity, found["kl"], wanted, limits, scale=scale, where=where)
+        for where, outputs in layouts.values(t, FULL_KL, inputs, tuple(inputs)):
+            yield from t.agrees(quantity, outputs["kl"], want, limits, scale=scale, where=where)

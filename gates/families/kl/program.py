@@ -1,6 +1,6 @@
-"""The KL to the reference: the forward formula of both ops, composed of choices.
+"""The forward formulas of the KL to the reference, composed of choices.
 
-`token_kl`: an estimate of each token, clamped, times a ratio, added up over a row. `full_kl`: a sum over the vocabulary.
+`token_kl`: the estimate of each token, clamped, times a ratio, reduced over a row. `full_kl`: a sum over the vocabulary.
 Sources: docs/definitions.md, "KL to the reference" and "Full divergence"; J. Schulman, http://joschu.net/blog/kl-approx.html.
 """
 
@@ -15,14 +15,14 @@ from gates.arithmetic.forms import accurate
 from gates.arithmetic.functions import Value, absolute, clip, exp, expm1, log, plain, where
 from gates.arithmetic.number import Floats
 from gates.families.kl import edits
-from gates.families.kl import inputs as made
+from gates.families.kl import inputs as generators
 from gates.families.limits import limits
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.rows import Grid, misread, tokens, total
 
 
 def asked(inputs: Inputs) -> Choices:
-    """Return the choices that the keywords of `token_kl` ask for."""
+    """Return the choices that a call of `token_kl` asks for."""
     off_policy = inputs.get("old") is not None
     return {
         "mask": "given",
@@ -38,7 +38,7 @@ def asked(inputs: Inputs) -> Choices:
     }
 
 
-ESTIMATES: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # of d, lp and ref
+ESTIMATES: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # functions of d, lp and ref
     "k1": lambda d, lp, ref: lp - ref,  # noqa: ARG005
     "k2": lambda d, lp, ref: d * d * 0.5,  # noqa: ARG005
     "k3": lambda d, lp, ref: exp(d) - d - 1.0,  # noqa: ARG005
@@ -62,7 +62,7 @@ ESTIMATES: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # of d, lp 
 
 
 class Rows:
-    """The tokens of a call as (B, T), and the choices that read them."""
+    """The tokens of a call as (B, T), with its choices."""
 
     def __init__(self, data: Data, chosen: Choices) -> None:
         self.data, self.chosen = data, chosen
@@ -71,20 +71,20 @@ class Rows:
         self.lp, self.ref = (self.grid.lifted(data, name) for name in ("policy", "reference"))
         self.dtype = np.asarray(data["policy"]).dtype.name
 
-    def held(self, value: Value, *, name: str = "both") -> Value:
-        """Return a number within the clamp."""
+    def clamped(self, value: Value, *, sides: str = "both") -> Value:
+        """Clamp values on both sides, or on one: "above" or "below"."""
         c = self.chosen["clamp"]
         if c is None:
             return value
         limit = self.data.scalar(c, self.dtype)
-        return clip(value, None if name == "above" else -limit, None if name == "below" else limit)
+        return clip(value, None if sides == "above" else -limit, None if sides == "below" else limit)
 
     def summed(self, old: Value) -> Value:
         """Return Σ (lp − old) of each row, (B, 1)."""
         return total(self.lp - old, self.counts)
 
 
-RATIOS: Mapping[str, Callable[[Rows, Value], Value]] = {  # of the rows and the old log-probs
+RATIOS: Mapping[str, Callable[[Rows, Value], Value]] = {  # functions of the rows and the old log-probs
     "token": lambda rows, old: exp(rows.lp - old),
     "token, inverted": lambda rows, old: exp(old - rows.lp),
     "token, to the reference": lambda rows, old: exp(rows.lp - rows.ref),  # noqa: ARG005
@@ -103,18 +103,18 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     lp, ref = (rows.lp, rows.ref) if chosen["direction"] == "given" else (rows.ref, rows.lp)
     d, clamped = ref - lp, chosen["clamped"]
     if clamped == "log-ratio":
-        d = rows.held(d)
+        d = rows.clamped(d)
         lp, ref = -d, d * 0.0
     kl = ESTIMATES[chosen["estimator"]](d, lp, ref)
     if clamped in {"both", "above", "below"}:
-        kl = rows.held(kl, name=clamped)
+        kl = rows.clamped(kl, sides=clamped)
     if chosen["kl_ratio"] != "none":
         kl = kl * RATIOS[chosen["kl_ratio"]](rows, rows.grid.lifted(data, "old"))
     if clamped == "after the ratio":
-        kl = rows.held(kl)
+        kl = rows.clamped(kl)
     summed = kl if chosen["numerator"] == "all" else where(rows.counts, kl, 0.0)
-    found = REDUCTIONS[chosen["reduction"]](rows, summed * chosen["sign"])
-    return {"kl": rows.held(found) if clamped == "after the reduction" else found}
+    reduced = REDUCTIONS[chosen["reduction"]](rows, summed * chosen["sign"])
+    return {"kl": rows.clamped(reduced) if clamped == "after the reduction" else reduced}
 
 
 REDUCTIONS: Mapping[str, Callable[[Rows, Value], Value]] = {
@@ -140,16 +140,16 @@ TOKEN = Program(
     asked=asked,
     compute=compute,
     edits=edits.of_tokens,
-    inputs=made.designed_tokens,
+    inputs=generators.designed_tokens,
     outputs=("kl",),
-    places=made.places_of_tokens,
+    places=generators.places_of_tokens,
     presets=edits.token_presets,
-    examples=made.examples,
+    examples=generators.examples,
 )
 
 
 def token_kl(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `kl` for a call of the op: TRL and verl write k3 by exp, others by expm1."""
+    """Return the textbook limits of `kl`; TRL and verl write k3 with exp, others with expm1."""
     forms = ("k3", "k3 by expm1") if inputs["estimator"] == "k3" else (inputs["estimator"],)
     return limits(TOKEN, inputs, [{"estimator": form} for form in forms])
 
@@ -160,7 +160,7 @@ def asked_full(inputs: Inputs) -> Choices:  # noqa: ARG001  the op has no settin
 
 
 def normalised(x: Value) -> Value:
-    """Return log-probs of logits, over the last axis."""
+    """Return the log-softmax over the last axis."""
     largest = plain(x).max(axis=-1, keepdims=True)
     return x - (log(exp(x - largest).sum(-1, keepdims=True)) + largest)
 
@@ -203,7 +203,7 @@ def compute_full(data: Data, chosen: Choices, variable: Value) -> Mapping[str, V
     policy, reference = (np.asarray(data[name]) for name in ("policy_logprobs", "reference_logprobs"))
     if chosen["of"] == "reference":
         policy, reference = reference, policy
-    possible = policy > -np.inf  # what cannot be drawn is selected away
+    possible = policy > -np.inf  # tokens that cannot be drawn are selected away
     p, q = (data.lift(np.where(possible, x, 0.0).astype(policy.dtype)) for x in (policy, reference))
     if chosen["logits"] != "given":
         p, q = (normalised(x / chosen["logits"]) for x in (p, q))
@@ -214,13 +214,13 @@ def compute_full(data: Data, chosen: Choices, variable: Value) -> Mapping[str, V
         return add(where(possible[..., kept], term, 0.0))
 
     if chosen["term"] == "cross-entropy less entropy":
-        found = summed(exp(p) * p) - summed(exp(p) * q)
-        found = accurate(found) if data.bounded else found
+        divergence = summed(exp(p) * p) - summed(exp(p) * q)
+        divergence = accurate(divergence) if data.bounded else divergence
     else:
-        found = summed(TERMS[chosen["term"]](p, q))
+        divergence = summed(TERMS[chosen["term"]](p, q))
     if chosen["times"] == "temperature²":
-        return {"kl": found * chosen["logits"] ** 2}
-    return {"kl": found * data.scalar(chosen["times"], np.asarray(data["policy_logprobs"]).dtype.name)}
+        return {"kl": divergence * chosen["logits"] ** 2}
+    return {"kl": divergence * data.scalar(chosen["times"], np.asarray(data["policy_logprobs"]).dtype.name)}
 
 
 FULL = Program(
@@ -228,15 +228,15 @@ FULL = Program(
     asked=asked_full,
     compute=compute_full,
     edits=edits.of_vocabulary,
-    inputs=made.designed_vocabulary,
+    inputs=generators.designed_vocabulary,
     outputs=("kl",),
-    places=made.places_of_positions,
+    places=generators.places_of_positions,
     presets=edits.vocabulary_presets,
 )
 
 
 def full_kl(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `kl`: as torch's `kl_div` with `log_target=True` sums it, and as two sums."""
+    """Return the textbook limits of `kl`, as in torch's `kl_div` with `log_target=True`, and as two sums."""
     return limits(FULL, inputs, [{"term": "together"}, {"term": "cross-entropy less entropy"}])
 
 

@@ -1,4 +1,4 @@
-"""Edits of log-probs of ids, of their entropy and of their gradient: conventions, and the mistakes that people make."""
+"""The edits of log-probs of ids, of their entropy and of their gradient: conventions and mistakes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _ids(asked: Choices) -> Iterator[Edit]:
 
 
 def _in_part() -> Iterator[Edit]:
-    """Yield temperatures that reach the log-probs or the entropy only in part."""
+    """Yield edits in which the temperature acts only on log-probs or only on the entropy."""
     only = {"temperature": "ignored", "entropy_tau": "divides"}
     yield Edit("log-probs at τ = 1 beside an entropy at τ", only)
     yield from mistakes("entropy_tau", ENTROPY_TAU, without=("ignored", "divides"))
@@ -115,7 +115,7 @@ PRESETS: Mapping[str, Choices] = {
 
 
 def presets(asked: Choices) -> Iterator[Edit]:
-    """Yield log-probs at the temperature and without it."""
+    """Yield log-probs with and without the temperature."""
     for words, change in PRESETS.items():
         if asked["tau"] != 1.0 or change["temperature"] == "divides":
             yield Edit(words, {**change, "value": "log-prob", "entropy_tau": "same"}, convention=True)
@@ -129,7 +129,7 @@ OF_LOGPROBS = {
 
 
 def of_gradient(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a gradient with these choices: its own, then those of the values."""
+    """Yield the edits of a gradient with these choices: first its own, then those of the values."""
     if asked["tau"] != 1.0:
         yield Edit("the gradient by x/τ, not divided by τ", {"chain": False})
     yield from mistakes("upstream", OF_LOGPROBS)
@@ -138,5 +138,5 @@ def of_gradient(asked: Choices) -> Iterator[Edit]:
     if asked["with_entropy"]:
         yield Edit("the entropy's part left out", {"of_entropy": 0.0})
         yield Edit("−p log p for the entropy's gradient, without H", {"entropy": "weighed"})
-    alike = ({"value": "logit"}, {"value": "shifted"})  # their gradient is that on the ids alone
+    alike = ({"value": "logit"}, {"value": "shifted"})  # same gradient as "on the ids alone"
     yield from (edit for edit in edits(asked) if edit.changes not in alike)

@@ -16,11 +16,16 @@ from gates.model import Array, Bound, Case, Draw, Evidence, Level, Op, Probe, Tr
 from gates.registry import gate
 from reference.oracle import logprobs as oracle
 
-SMALL, LARGE = 257, 151_936  # tokens; the larger one is Qwen's vocabulary
-IGNORED = -100  # what PyTorch's cross_entropy ignores
-BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch: as they come out of a model
+SMALL, LARGE = 257, 151_936  # vocabulary sizes; the larger is Qwen's
+IGNORED = -100  # PyTorch's default ignore_index
+BATCH = (3, 4)  # completions and tokens of a (B, T, V) batch, as a model returns it
 TEMPERATURES = {"cold": 0.25, "hot": 1.5}  # exact in every dtype
-TINY = {"float16": 2.0**-24, "bfloat16": 2.0**-133, "float32": 2.0**-149, "float64": 0.0}  # the least number above 0
+TINY = {
+    "float16": 2.0**-24,
+    "bfloat16": 2.0**-133,
+    "float32": 2.0**-149,
+    "float64": 0.0,
+}  # the smallest positive number
 
 HALF = ("float16", "bfloat16")
 HALF_K = 4.0  # k of half types; the scale holds one rounding to them, divided by k
@@ -62,9 +67,7 @@ def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: 
         logits[:, 0], logits[:, 1] = 0.0, -np.inf
     if kind == "equal":
         logits = np.repeat(rng.normal(0.0, 3.0, (rows, 1)), size, axis=1)
-    if (
-        kind == "concentrated"
-    ):  # nearly all mass on 24 tokens, so that a float32 sum in any order is as good as a short one
+    if kind == "concentrated":  # nearly all mass on 24 tokens, so that a float32 sum is accurate in any order
         heads = np.stack([rng.choice(size - 1, 24, replace=False) for _ in logits])
         heads[:, 0] = size - 1
         np.put_along_axis(logits, heads, 30.0 + rng.normal(0.0, 1.0, heads.shape), axis=1)
@@ -73,7 +76,7 @@ def _logits(rng: np.random.Generator, kind: str, rows: int, size: int, *, half: 
     if kind == "denormal":
         logits *= 1e-40
     if kind == "offset":
-        far = 128.0 if half else 1e4  # with a larger offset half types round all logits to a few values
+        far = 128.0 if half else 1e4  # a larger offset would round half-precision logits to a few values
         logits += np.where(np.arange(rows) % 2 == 0, far, -far)[:, None]
     return logits
 
@@ -91,7 +94,7 @@ def _make(rng: np.random.Generator, kind: str, dtype: str, size: int) -> dict[st
         logits, ids = logits.reshape(*BATCH, size), ids.reshape(BATCH)
     ignoring: dict[str, Any] = {}
     if "several" in kind:
-        ids = np.stack([ids, rng.integers(0, size, rows), ids[::-1], ids], axis=-1)  # the last is a token twice
+        ids = np.stack([ids, rng.integers(0, size, rows), ids[::-1], ids], axis=-1)  # the last repeats the first
     if "ignored" in kind:
         ids[rng.random(ids.shape) < 0.25] = IGNORED
         ids[2:5], ids[5] = IGNORED, 7
@@ -108,7 +111,7 @@ MORE: dict[str, dict[str, Any]] = {
     "some-ignored": {"ignore_index": IGNORED},
     "several-some-ignored": {"ids_per_position": "several", "ignore_index": IGNORED},
 }
-#: level → kind of logits → dtypes: one case for each regime.
+#: level → kind of logits → dtypes: one case each.
 REGIMES: dict[Level, dict[str, tuple[str, ...]]] = {
     "definition": {
         "normal": ("float32", "float64", *HALF),
@@ -181,35 +184,35 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
 
 
 def _dtype(t: Trial, results: tuple[Array, ...], dtype: str) -> Evidence:
-    wanted = "float64" if dtype == "float64" else "float32"
-    narrower = sum(np.asarray(x).dtype not in (wanted, "float64") for x in results)
+    want = "float64" if dtype == "float64" else "float32"
+    narrower = sum(np.asarray(x).dtype not in (want, "float64") for x in results)
     return t.number("results of a narrower dtype", narrower, "<=")
 
 
 def _long(t: Trial) -> bool:
-    """Whether rows are long and their mass is spread: a float32 sum of so many terms is asked for its precision only."""
+    """Whether rows are long with spread mass: a float32 sum of so many terms only has to meet the precision claim."""
     return bool(t.inputs["logits"].shape[-1] == LARGE and t.inputs["kind"] != "concentrated")
 
 
 def _limits(t: Trial, op: Op, inputs: Mapping[str, Any], output: str) -> Array:
-    """Return textbook limits; none for long rows with spread mass."""
+    """Return textbook limits; 0, unused, for long rows with spread mass."""
     return np.zeros(()) if _long(t) else t.textbook(op, **inputs)[output]
 
 
 def _claims(
-    t: Trial, quantity: str, got: Wire, wanted: Array, limits: Array, scale: Array, *, dtype: str, where: str = ""
+    t: Trial, quantity: str, got: Wire, want: Array, limits: Array, scale: Array, *, dtype: str, where: str = ""
 ) -> Iterator[Evidence]:
-    """Yield the claims of the definition and of full precision; of long rows only the second.
+    """Yield the claims of the definition and of full precision; for long rows only the second.
 
-    Half logits: float32 arithmetic, and two roundings to the half type, of the shifted logits and of the result. `scale` is
-    2u·S with the u of float32.
+    Half-precision logits allow float32 arithmetic and two roundings to the half type, of the shifted logits and of the
+    result. `scale` is 2u·S with the u of float32.
     """
     if _long(t):
-        yield t.within(quantity, got, wanted, scale=scale, where=where)
+        yield t.within(quantity, got, want, scale=scale, where=where)
         return
     if dtype in HALF:
         limits = limits + scale * (UNIT[dtype] / UNIT["float32"])
-    yield from t.agrees(quantity, got, wanted, limits, scale=scale, where=where)
+    yield from t.agrees(quantity, got, want, limits, scale=scale, where=where)
 
 
 @gate(
@@ -225,19 +228,19 @@ def _claims(
     probes=(Probe("selective_log_softmax", ("logprobs",)),),
 )
 def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare with the float64 definition on the logits as they were rounded to their dtype."""
+    """Compare with the definition on the logits as rounded to their dtype."""
     kind, dtype, inputs, layout = _inputs(t)
     result = "float64" if dtype == "float64" else "float32"
-    wanted = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
+    want = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
     scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
     limits = _limits(t, SELECTIVE_LOG_SOFTMAX, inputs, "logprobs")
     quantity = f"log-prob error in 2u·S ({result})"
     got = t.got(SELECTIVE_LOG_SOFTMAX, layout=layout, **inputs, entropy=False)["logprobs"]
     yield _dtype(t, (got,), dtype)
-    yield from _claims(t, quantity, got, wanted, limits, scale, dtype=dtype)
+    yield from _claims(t, quantity, got, want, limits, scale, dtype=dtype)
     if kind == "layouts":
-        for where, other in layouts.values(t, SELECTIVE_LOG_SOFTMAX, {**inputs, "entropy": False}, ("logits",)):
-            yield from _claims(t, quantity, other["logprobs"], wanted, limits, scale, dtype=dtype, where=where)
+        for where, outputs in layouts.values(t, SELECTIVE_LOG_SOFTMAX, {**inputs, "entropy": False}, ("logits",)):
+            yield from _claims(t, quantity, outputs["logprobs"], want, limits, scale, dtype=dtype, where=where)
     if kind == "masked":
         impossible = {**inputs, "ids": np.ones_like(inputs["ids"])}  # id 1 of a masked row cannot be drawn
         got = t.got(SELECTIVE_LOG_SOFTMAX, layout=layout, **impossible, entropy=False)["logprobs"]
@@ -258,21 +261,21 @@ def selective_matches_definition(t: Trial) -> Iterator[Evidence]:
     probes=(Probe("selective_log_softmax", ("entropy",)),),
 )
 def entropy_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare the entropy with the definition; the log-probs beside it must be right as well."""
+    """Compare the entropy, and the log-probs returned with it, with the definition."""
     _, dtype, inputs, layout = _inputs(t)
     result = "float64" if dtype == "float64" else "float32"
-    wanted = t.want(WITH_ENTROPY, **inputs)
+    want = t.want(WITH_ENTROPY, **inputs)
     got = t.got(WITH_ENTROPY, layout=layout, **inputs, entropy=True)
     yield _dtype(t, (got["logprobs"], got["entropy"]), dtype)
-    scale = 2 * UNIT[result] * np.maximum(1.0, wanted)
+    scale = 2 * UNIT[result] * np.maximum(1.0, want)
     limits = _limits(t, WITH_ENTROPY, inputs, "entropy")
     quantity = f"entropy error in 2u·S ({result})"
-    yield from _claims(t, quantity, got["entropy"], wanted, limits, scale, dtype=dtype)
+    yield from _claims(t, quantity, got["entropy"], want, limits, scale, dtype=dtype)
     scale = 2 * UNIT[result] * oracle.logprob_scale(**inputs)
     limits = _limits(t, WITH_ENTROPY, inputs, "logprobs")
-    beside = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
+    want_logprobs = t.want(SELECTIVE_LOG_SOFTMAX, **inputs)
     quantity = f"log-prob error in 2u·S ({result})"
-    yield from _claims(t, quantity, got["logprobs"], beside, limits, scale, dtype=dtype)
+    yield from _claims(t, quantity, got["logprobs"], want_logprobs, limits, scale, dtype=dtype)
 
 
 def _backward_make(
@@ -296,11 +299,11 @@ def _backward_cases() -> Iterator[Case]:
 def _backward_preconditions(t: Draw) -> Iterator[Evidence]:
     yield from _preconditions(t)
     kind, _, inputs, _ = _inputs(t)
-    wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
-    yield t.precondition("largest |gradient|", np.max(np.abs(wanted)), ">=", 0.05)
-    if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked", "denormal"}:  # there dH/dx is 0
+    want = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
+    yield t.precondition("largest |gradient|", np.max(np.abs(want)), ">=", 0.05)
+    if inputs["grad_entropy"] is not None and kind not in {"equal", "peaked", "denormal"}:  # where dH/dx is 0
         without = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **{**inputs, "grad_entropy": None})
-        yield t.precondition("largest share of the entropy", np.max(np.abs(wanted - without)), ">=", 1e-4)
+        yield t.precondition("largest share of the entropy", np.max(np.abs(want - without)), ">=", 1e-4)
 
 
 @gate(
@@ -318,13 +321,13 @@ def _backward_preconditions(t: Draw) -> Iterator[Evidence]:
 def backward_matches_definition(t: Trial) -> Iterator[Evidence]:
     """Compare every element of the gradient, in units of its conditioning and of the least subnormal."""
     _, dtype, inputs, layout = _inputs(t)
-    wanted = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
+    want = t.want(SELECTIVE_LOG_SOFTMAX_BACKWARD, **inputs)
     inside = "float64" if dtype == "float64" else "float32"
-    scale = 2 * UNIT[inside] * oracle.backward_scale(**inputs) + TINY[dtype] * (wanted != 0.0)
+    scale = 2 * UNIT[inside] * oracle.backward_scale(**inputs) + TINY[dtype] * (want != 0.0)
     limits = _limits(t, SELECTIVE_LOG_SOFTMAX_BACKWARD, inputs, "gradient")
     got = t.got(SELECTIVE_LOG_SOFTMAX_BACKWARD, layout=layout, **inputs)["gradient"]
     quantity = f"gradient error in 2u·S ({dtype})"
     if dtype in HALF:  # one rounding to the dtype, and 1% for rounding twice
         limits = limits + scale * (UNIT[dtype] / UNIT["float32"])
-        scale = scale + 1.01 * UNIT[dtype] * np.abs(wanted) / HALF_K
-    yield from _claims(t, quantity, got, wanted, limits, scale, dtype="float32" if dtype in HALF else dtype)
+        scale = scale + 1.01 * UNIT[dtype] * np.abs(want) / HALF_K
+    yield from _claims(t, quantity, got, want, limits, scale, dtype="float32" if dtype in HALF else dtype)

@@ -1,4 +1,4 @@
-"""The gradient of log-probs of ids and of their entropy by the logits: that of the forward formula, or its own formula.
+"""The gradient by the logits of log-probs of ids and their entropy: of the forward formula, or in closed form.
 
 Source: docs/definitions.md, "Log-probabilities".
 """
@@ -14,7 +14,7 @@ from gates.arithmetic.functions import Value, exp, where
 from gates.arithmetic.number import Floats, gradient
 from gates.families.limits import limits
 from gates.families.logprobs import edits, program
-from gates.families.logprobs import inputs as made
+from gates.families.logprobs import inputs as generators
 from gates.families.logprobs.program import ENTROPY_FORMS, FORMS, Call, forms, log_softmax, outputs
 from gates.families.program import Choices, Data, Inputs, Program
 
@@ -22,7 +22,7 @@ FORMULAS = ("by the softmax", "by the exponential of log p")
 
 
 def asked(inputs: Inputs) -> Choices:
-    """Return the choices that the keywords of `selective_log_softmax_backward` ask for."""
+    """Return the choices that a call of `selective_log_softmax_backward` asks for."""
     with_entropy = inputs.get("grad_entropy") is not None
     return {
         **program.asked(inputs),
@@ -34,26 +34,26 @@ def asked(inputs: Inputs) -> Choices:
     }
 
 
-def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  it has its own
-    """Return ∂L/∂logits of L = Σ g·lp + Σ g_H·H; nothing without bounds, for the gradient rests on them."""
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  its variable is in the call
+    """Return ∂L/∂logits of L = Σ g·lp + Σ g_H·H; nothing without bounds, because only `Number` is differentiated."""
     if not data.bounded:
         return {}
     call = Call(data, chosen)
-    given = np.asarray(data["grad_logprobs"]).astype(np.float64)
-    upstream = {"ones": np.ones_like(given), "negated": -given, "left out": 0 * given}.get(chosen["upstream"], given)
-    g, g_entropy = data.lift(upstream, call.dtype), None
+    upstream = np.asarray(data["grad_logprobs"]).astype(np.float64)
+    edited = {"ones": np.ones_like(upstream), "negated": -upstream, "left out": 0 * upstream}
+    g, g_entropy = data.lift(edited.get(chosen["upstream"], upstream), call.dtype), None
     if chosen["with_entropy"]:
         sign = -1.0 if chosen["upstream"] == "negated" else chosen["of_entropy"]
         g_entropy = data.lift(sign * np.asarray(data["grad_entropy"]).astype(np.float64), call.dtype)
     if chosen["derived"] != "by autograd":
         slope = _formula(call, g, g_entropy)
     else:
-        found = outputs(call)
-        loss = (g * found["logprobs"]).sum()
+        forward = outputs(call)
+        loss = (g * forward["logprobs"]).sum()
         if g_entropy is not None:
-            loss = loss + (g_entropy * found["entropy"]).sum()
+            loss = loss + (g_entropy * forward["entropy"]).sum()
         (slope,) = gradient(loss, call.x)
-    if chosen["ignored"] == "0" and chosen["normaliser"] == "all":  # where nothing is read nothing overflows
+    if chosen["ignored"] == "0" and chosen["normaliser"] == "all":  # logits that are not read cannot overflow
         slope = where(call.counts.any(axis=-1, keepdims=True), slope, 0.0)
     return {"gradient": slope if chosen["chain"] else slope * call.tau}
 
@@ -66,11 +66,11 @@ def _formula(call: Call, g: Value, g_entropy: Value) -> Value:
     g = where(call.counts, g.reshape(*call.each.shape), 0.0)
     onehot = call.each[..., None] == ids
     each = (g[..., k : k + 1] * (onehot[..., k, :].astype(np.float64) - p) for k in range(g.shape[-1]))
-    found = sum(each, nothing)
+    slope = sum(each, nothing)
     if g_entropy is not None:
         h = -(p * form.logps).sum(-1, keepdims=True)
-        found = found - g_entropy.reshape(*g_entropy.shape, 1) * p * (form.logps + h)
-    return where(call.possible | onehot.any(axis=-2), found / call.tau, nothing)
+        slope = slope - g_entropy.reshape(*g_entropy.shape, 1) * p * (form.logps + h)
+    return where(call.possible | onehot.any(axis=-2), slope / call.tau, nothing)
 
 
 PROGRAM = Program(
@@ -78,17 +78,17 @@ PROGRAM = Program(
     asked=asked,
     compute=compute,
     edits=edits.of_gradient,
-    inputs=made.designed_gradient,
+    inputs=generators.designed_gradient,
     outputs=("gradient",),
-    places=made.places_of_gradient,
+    places=generators.places_of_gradient,
     presets=edits.presets,
-    examples=made.examples_of_gradient,
+    examples=generators.examples_of_gradient,
     pairs=False,
 )
 PROGRAMS = (PROGRAM,)
 
 
 def selective_log_softmax_backward(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `gradient` (…, V): each form differentiated, with another of the entropy, and the formula."""
+    """Return the textbook limits of `gradient` (…, V): each pair of forms differentiated, and the closed form."""
     by_form = [{"form": form, "entropy": ENTROPY_FORMS[i % 3]} for i, form in enumerate(forms(inputs))]
     return limits(PROGRAM, inputs, [*by_form, *({"derived": formula} for formula in FORMULAS)])

@@ -1,6 +1,6 @@
-"""Log-probs of ids and the entropy of each position: the forward formula, composed of choices.
+"""The forward formula of log-probs of ids and of the entropy of each position, composed of choices.
 
-Half logits are computed in float32. A token that cannot be drawn (−∞) has weight 0. Source: docs/definitions.md,
+Half-precision logits are computed in float32. A token that cannot be drawn (−∞) has weight 0. Source: docs/definitions.md,
 "Log-probabilities".
 """
 
@@ -16,16 +16,16 @@ from gates.arithmetic.functions import Value, detached, exp, log, plain, where
 from gates.arithmetic.number import Floats, Number
 from gates.families.limits import limits
 from gates.families.logprobs import edits
-from gates.families.logprobs import inputs as made
+from gates.families.logprobs import inputs as generators
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.model import Array
 
-FORMS = ("divide, shift", "shift, divide", "log-sum-exp", "logarithm")  # of a log-softmax, as libraries write it
+FORMS = ("divide, shift", "shift, divide", "log-sum-exp", "logarithm")  # of a log-softmax in libraries
 ENTROPY_FORMS = ("given", "log-sum less mean", "log-sum-exp less mean")
 
 
 def asked(inputs: Inputs) -> Choices:
-    """Return the choices that the keywords of `selective_log_softmax` ask for."""
+    """Return the choices that a call of `selective_log_softmax` asks for."""
     return {
         "temperature": "divides",
         "tau": float(inputs["temperature"]),
@@ -45,11 +45,11 @@ def asked(inputs: Inputs) -> Choices:
 
 
 class Call:
-    """Logits of a call as numbers, and ids as (…, K).
+    """The logits of a call as numbers, and its ids as (…, K).
 
     Attributes:
         x: logits (…, V), 0 where a token cannot be drawn.
-        possible: (…, V), false there.
+        possible: (…, V), false where a token cannot be drawn.
         each: ids (…, K).
         counts: (…, K), false where an id is ignored.
     """
@@ -58,7 +58,7 @@ class Call:
         logits, ids = np.asarray(data["logits"]), np.asarray(data["ids"])
         self.data, self.chosen, self.shape = data, chosen, ids.shape
         self.dtype = "float64" if logits.dtype == np.float64 else "float32"
-        possible = np.asarray(logits > -np.inf)  # where no id is read there may be NaN
+        possible = np.asarray(logits > -np.inf)  # false for NaN, which stands where no id is read
         self.x = data.lift(np.where(possible, logits, 0.0), self.dtype)
         self.possible = possible | ~possible.any(axis=-1, keepdims=True)
         each = ids.reshape(*logits.shape[:-1], -1)
@@ -74,7 +74,7 @@ class Call:
         return self.data.scalar(self.chosen["tau"], self.dtype)
 
     def scaled(self, how: str) -> Value:
-        """Return the logits at the temperature."""
+        """Return the logits at the temperature, applied as `how` says."""
         if how == "ignored" or self.chosen["tau"] == 1.0:
             return self.x
         if how == "multiplies":
@@ -82,23 +82,23 @@ class Call:
         return self.x / self.tau / self.tau if how == "twice" else self.x / self.tau
 
     def picked(self, values: Value) -> Value:
-        """Return the values (…, V) of the ids, (…, K)."""
+        """Gather values (…, V) at the ids, (…, K)."""
         each = IDS[self.chosen["ids"]](self.each, values.shape[-1], plain(values))
-        places = np.indices(each.shape)[:-1]
-        return values[(*places, each)]
+        positions = np.indices(each.shape)[:-1]
+        return values[(*positions, each)]
 
     def kept(self, values: Value) -> Value:
-        """Return values (…, V) with 0 for tokens that cannot be drawn: p log p adds nothing."""
+        """Return values (…, V), 0 for tokens that cannot be drawn, so that p log p adds nothing."""
         return where(self.possible, values, 0.0)
 
     def largest(self, x: Value) -> Array:
-        """Return the largest logit of each position, a constant: whatever is subtracted, the result does not depend on it."""
+        """Return the largest logit of each position, as a constant, since the result does not depend on the offset."""
         return np.asarray(np.max(np.where(self.possible, plain(x), -np.inf), axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogSoftmax:
-    """One way of writing it: log p (…, V) and p (…, V), the shifted logits z with log Σ exp z, and the logits x/τ."""
+    """One form of a log-softmax: log p and p (…, V), shifted logits z, log Σ exp z, logits x/τ, and log Σ exp of these."""
 
     logps: Value
     p: Value
@@ -132,11 +132,11 @@ def log_softmax(call: Call, x: Value, form: str) -> LogSoftmax:
 
 
 def _rolled(each: Array, by: int) -> Array:
-    """Move ids along the last axis of positions."""
+    """Shift ids along the last axis of positions."""
     return np.roll(each, by, axis=-2) if each.ndim > 1 else each
 
 
-IDS: Mapping[str, Callable[[Array, int, Array], Array]] = {  # of ids, V and the values
+IDS: Mapping[str, Callable[[Array, int, Array], Array]] = {  # functions of ids, V and values
     "given": lambda each, size, values: each,  # noqa: ARG005
     "next": lambda each, size, values: _rolled(each, -1),  # noqa: ARG005
     "previous": lambda each, size, values: _rolled(each, 1),  # noqa: ARG005
@@ -149,7 +149,7 @@ IDS: Mapping[str, Callable[[Array, int, Array], Array]] = {  # of ids, V and the
 
 
 def _sum(x: Value, axis: int = -1) -> Value:
-    """Return log Σ exp over an axis, kept."""
+    """Return log Σ exp over an axis, which is kept."""
     largest = plain(x).max(axis=axis, keepdims=True)
     return log(exp(x - largest).sum(axis, keepdims=True)) + largest
 
@@ -174,7 +174,7 @@ NORMALISERS: Mapping[str, Callable[[Call, Value], Value]] = {
 }
 
 
-def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  its gradient has a file
+def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  gradient.py differentiates
     """Return the log-probs of the ids, and the entropy of each position."""
     return outputs(Call(data, chosen))
 
@@ -185,13 +185,13 @@ def outputs(call: Call) -> dict[str, Value]:
     x = call.scaled("ignored" if how in {"of the log-prob", "times the log-prob"} else how)
     soft = log_softmax(call, x, chosen["form"])
     logps = soft.logps if chosen["normaliser"] == "all" else x - NORMALISERS[chosen["normaliser"]](call, x)
-    found = _value(call, x, logps)
+    value = _value(call, x, logps)
     if chosen["ignored"] == "0":
-        found = where(call.counts, found, 0.0)
+        value = where(call.counts, value, 0.0)
     if chosen["edge"] == "0":
         column = np.arange(call.each.shape[-2])[:, None]
-        found = where(column != (column[-1] if chosen["ids"] == "next" else 0), found, 0.0)
-    result = {"logprobs": found.reshape(*call.shape)}
+        value = where(column != (column[-1] if chosen["ids"] == "next" else 0), value, 0.0)
+    result = {"logprobs": value.reshape(*call.shape)}
     if chosen["with_entropy"]:
         some = call.counts.any(axis=-1)
         entropy = _entropy(call, soft)
@@ -201,18 +201,18 @@ def outputs(call: Call) -> dict[str, Value]:
 
 def _value(call: Call, x: Value, logps: Value) -> Value:
     kind, how = call.chosen["value"], call.chosen["temperature"]
-    found = call.picked(x if kind in {"logit", "shifted"} else logps)
+    value = call.picked(x if kind in {"logit", "shifted"} else logps)
     if how in {"of the log-prob", "times the log-prob"}:
-        found = found / call.tau if how == "of the log-prob" else found * call.tau
+        value = value / call.tau if how == "of the log-prob" else value * call.tau
     if kind in UNITS:
-        return found * call.data.scalar(UNITS[kind], call.dtype)
+        return value * call.data.scalar(UNITS[kind], call.dtype)
     if kind == "shifted":
-        return found - plain(x).max(axis=-1, keepdims=True)
+        return value - plain(x).max(axis=-1, keepdims=True)
     if kind == "constant":  # of the gradient: the normaliser's part alone
-        return found + detached(call.picked(x)) - call.picked(x)
+        return value + detached(call.picked(x)) - call.picked(x)
     if kind == "summed":
-        return found * 0.0 + found.sum(-1, keepdims=True)
-    return exp(found) if kind == "probability" else found
+        return value * 0.0 + value.sum(-1, keepdims=True)
+    return exp(value) if kind == "probability" else value
 
 
 UNITS: Mapping[str, float] = {"negated": -1.0, "bits": 1.0 / float(np.log(2.0)), "base 10": 1.0 / float(np.log(10.0))}
@@ -226,13 +226,15 @@ def _entropy(call: Call, soft: LogSoftmax) -> Value:
     logps, p, kind = soft.logps[..., ids], soft.p[..., ids], chosen["entropy"]
     if kind in ENTROPIES:
         return ENTROPIES[kind](call, soft, logps, p)
-    found = -(p * logps).sum(-1)
+    entropy = -(p * logps).sum(-1)
     if kind in FACTORS:
-        return found * call.data.scalar(FACTORS[kind](logps.shape[-1], chosen["tau"]), call.dtype)
-    return found
+        return entropy * call.data.scalar(FACTORS[kind](logps.shape[-1], chosen["tau"]), call.dtype)
+    return entropy
 
 
-ENTROPIES: Mapping[str, Callable[[Call, LogSoftmax, Value, Value], Value]] = {  # of the call, log p and p
+ENTROPIES: Mapping[
+    str, Callable[[Call, LogSoftmax, Value, Value], Value]
+] = {  # functions of call, softmax, log p and p
     "not weighed": lambda call, soft, logps, p: -logps.mean(-1),  # noqa: ARG005
     "mean": lambda call, soft, logps, p: -(p * logps).mean(-1),  # noqa: ARG005
     "of the ids": lambda call, soft, logps, p: -call.picked(logps)[..., 0],  # noqa: ARG005
@@ -261,12 +263,12 @@ PROGRAM = Program(
     asked=asked,
     compute=compute,
     edits=edits.edits,
-    inputs=made.designed,
+    inputs=generators.designed,
     outputs=("logprobs", "entropy"),
     optional=frozenset(("entropy",)),
-    places=made.places,
+    places=generators.places,
     presets=edits.presets,
-    examples=made.examples,
+    examples=generators.examples,
 )
 PROGRAMS = (PROGRAM,)
 
@@ -277,7 +279,7 @@ def forms(inputs: Inputs) -> Iterator[str]:
 
 
 def selective_log_softmax(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `logprobs` for a call of the op, in the shape of the ids."""
+    """Return the textbook limits of `logprobs`, in the shape of the ids."""
     return limits(PROGRAM, inputs, [{"form": form, "with_entropy": False} for form in forms(inputs)])
 
 

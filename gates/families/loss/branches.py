@@ -1,4 +1,4 @@
-"""Loss and gradient of a subject at a bound of a clip, where either side is right."""
+"""Normalise loss and gradient at the bound of a clip, where either branch is right."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from gates.model import Array, Wire
 from reference.oracle.losses import PolicyLoss
 
 
-def on_a_branch(wanted: PolicyLoss, got_loss: Wire, got_gradient: Wire) -> tuple[float, Array]:
-    """Return loss and gradient as they would be on the definition's side of a bound, where they are on the other."""
+def on_a_branch(want: PolicyLoss, got_loss: Wire, got_gradient: Wire) -> tuple[float, Array]:
+    """Return loss and gradient on the definition's branch, converted where the subject took the other one."""
     gradient = np.asarray(got_gradient, np.float64)
-    other = np.abs(gradient - wanted.gradient_other) < np.abs(gradient - wanted.gradient)
-    moved = np.where(other & wanted.near_branch, gradient - wanted.gradient_other + wanted.gradient, gradient)
+    on_other = np.abs(gradient - want.gradient_other) < np.abs(gradient - want.gradient)
+    moved = np.where(on_other & want.near_branch, gradient - want.gradient_other + want.gradient, gradient)
     loss = float(np.asarray(got_loss))
-    off = loss - wanted.loss
-    return loss - float(np.copysign(min(abs(off), wanted.branch_slack), off)), moved
+    off = loss - want.loss
+    return loss - float(np.copysign(min(abs(off), want.branch_slack), off)), moved

@@ -1,4 +1,4 @@
-"""The conventions and cases by which policy losses are asked: every algorithm, layout, KL and denominator."""
+"""Cases of policy losses with their conventions: every algorithm, layout, KL and denominator."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ WHOLE: dict[str, Any] = {
     "sapo_temperature_negative": None,
 }
 SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_positive", "sapo_temperature_negative")
-EXCLUDED = slice(1, None, 3)  # the rows that a row mask excludes
-FAR = (slice(None), slice(None, None, 4))  # the tokens whose KL a clamp holds
-FAR_BY = 4.0  # nats: k3 is 50 there
-FARTHER_BY = 12.0  # nats: and k1 is -12
+EXCLUDED = slice(1, None, 3)  # rows that a row mask excludes
+FAR = (slice(None), slice(None, None, 4))  # tokens whose KL is clamped
+FAR_BY = 4.0  # nats, so that k3 is 50
+FARTHER_BY = 12.0  # nats, so that k1 is -12
 
 
 def _first(*axes: str) -> tuple[str, ...]:
-    """Return the first algorithm of the table with each choice on these axes."""
+    """Return the first algorithm of the table for each combination of choices on these axes."""
     firsts: dict[tuple[Any, ...], str] = {}
     for row in ALGORITHMS.values():
         firsts.setdefault(tuple(getattr(row, axis) for axis in axes), row.name)
     return tuple(firsts.values())
 
 
-LEVELS = _first("value_level", "bound")  # one algorithm for each form of the ratio's term
+LEVELS = _first("value_level", "bound")  # one algorithm for each combination of ratio level and bound
 AGGREGATED = _first("aggregation")
-BOTH_RATIOS = ("off-policy", "on-policy")  # a law about `old` that is given and left out
-QUICK = 8  # one in so many compositions is quick
-BEYOND = 3  # columns behind the longest row, so that it is not the width
+BOTH_RATIOS = ("off-policy", "on-policy")  # for laws that compare a call with and without `old`
+QUICK = 8  # one in eight compositions is quick
+BEYOND = 3  # padding columns after the longest row
 
 
 def batch_for(algorithm: str) -> dict[str, Any]:
-    """Return what the batch of an algorithm needs beyond the usual.
+    """Return the keywords of a batch that an algorithm needs.
 
-    A clip of mean ratios stops whole rows, so there are rows enough. With one advantage for a row GSPO-token would be
-    GSPO, so its advantages are the tokens'.
+    A clip of mean ratios stops whole rows, so the batch has more. GSPO-token with one advantage per row would be GSPO, so
+    its advantages are per token.
     """
     return _batch_of(ALGORITHMS[algorithm])
 
@@ -75,16 +75,16 @@ def _batch_of(row: Algorithm) -> dict[str, Any]:
         return {"rows": 24} if row.by_row else {"rows": 24, "by_token": True}
     if row.ratio_level == "seq_sum" and row.bound != "none":
         return {"spread": 0.15}
-    return {"spread": 0.8} if "delta" in row.constants else {}  # few ratios of an ordinary batch are beyond a δ of 3
+    return {"spread": 0.8} if "delta" in row.constants else {}  # few ratios of an ordinary batch exceed a δ of 3
 
 
 def tight_delta(algorithm: str, usual: float = 1.5) -> float:
-    """Return a δ that stops some ratio of a batch."""
+    """Return a δ that some ratios of a batch exceed."""
     return 1.06 if ALGORITHMS[algorithm].mean_ratio else usual
 
 
 def row_for(algorithm: str, changes: Mapping[str, Any]) -> Algorithm:
-    """Return the row of an algorithm with the choices on axes that are among some changes."""
+    """Return the row of an algorithm with those of the changes that are choices on axes."""
     return composed(algorithm, **{axis: changes[axis] for axis in AXES if changes.get(axis) is not None})
 
 
@@ -121,17 +121,17 @@ def make(
     if weights != "none":
         shape = inputs["mask"].shape if weights == "token" else inputs["mask"].shape[:1]
         drawn = rng.uniform(0.2, 2.0, shape)
-        drawn[rng.random(shape) < 0.25] = 0.0  # what masked importance sampling leaves out
+        drawn[rng.random(shape) < 0.25] = 0.0  # dropped by masked importance sampling
         inputs["weights"] = drawn.astype(inputs["policy"].dtype)
-    given = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
+    call = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
     if rows in {"mask", "row-mask"} and beyond:
-        given |= {name: _wider(x, beyond) for name, x in _by_token(given).items()}
-        given["mask"][:, -beyond:] = False
+        call |= {name: _wider(values, beyond) for name, values in _by_token(call).items()}
+        call["mask"][:, -beyond:] = False
     if rows == "row-mask":
-        given["row_mask"] = np.ones(len(given["mask"]), bool)
-        given["row_mask"][EXCLUDED] = False
-        return given
-    return given if rows == "mask" else _without_mask(given, rows, beyond)
+        call["row_mask"] = np.ones(len(call["mask"]), bool)
+        call["row_mask"][EXCLUDED] = False
+        return call
+    return call if rows == "mask" else _without_mask(call, rows, beyond)
 
 
 def _scaled(sizes: Sequence[int], rows: int) -> list[int]:
@@ -152,7 +152,7 @@ def _wider(values: Array, columns: int) -> Array:
 
 
 def _change(rng: np.random.Generator, inputs: dict[str, Any], found: str) -> None:
-    """Make a batch what the search for inputs asked for."""
+    """Turn a batch into the special input `found`."""
     if found == "ones":
         inputs["advantages"] = np.resize([1.0, -1.0], len(inputs["advantages"])).astype(inputs["policy"].dtype)
     if found == "far-below":
@@ -179,19 +179,19 @@ def valid(inputs: Mapping[str, Any]) -> Array:
 
 
 def rows_of(inputs: Mapping[str, Any]) -> Array:
-    """Return the row of each element of the policy's log-probs, in their shape."""
+    """Return the row index of each element of the policy's log-probs."""
     if inputs["policy"].ndim == 1:
         return np.repeat(np.arange(len(inputs["lengths"])), inputs["lengths"])
     return np.broadcast_to(np.arange(len(inputs["policy"]))[:, None], inputs["policy"].shape)
 
 
 def of_elements(inputs: Mapping[str, Any], value: Array) -> Array:
-    """Return a number of each row, or of each element, for each element."""
+    """Broadcast values of rows to elements; values of elements are returned unchanged."""
     return value if value.shape == inputs["policy"].shape else value[rows_of(inputs)]
 
 
 def rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs with the scalars that a kernel rounds to the data's dtype, rounded."""
+    """Return the inputs with scalars rounded to the data's dtype, as kernels round them."""
     return arrays.rounded(inputs, SCALARS)
 
 
@@ -207,7 +207,7 @@ def case(
     arithmetic: str = "",
     **changes: Any,
 ) -> Case:
-    """Return one case of one algorithm, with the conventions that a subject may not have."""
+    """Return one case of one algorithm, with the conventions that it needs."""
     row = row_for(algorithm, changes)
     chosen: dict[str, Any] = {**_batch_of(row), **(data or {})}
     choice = {**WHOLE, **row.constants, **changes}
@@ -301,7 +301,7 @@ def _rare(case: Case) -> Case:
 
 
 def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the conventions of a bound's widths: whether an optional bound is there, how a cap is read, one width or two."""
+    """Return the conventions of a bound: whether an optional one exists, how a cap is read, one width or two."""
     low, high = choice["epsilon_low"], choice["epsilon_high"]
     if row.bound == "none":
         return {} if row.ratio_level == "none" else {"clipped": low is not None}
@@ -311,14 +311,14 @@ def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lost(row: Algorithm, axes: Mapping[str, Any]) -> set[str]:
-    """Return the constants of a case that another choice does not have: the row's own at least, and a bound's if it changes."""
+    """Return the constants that do not exist under other choices: the row's own, and those of a changed bound."""
     lost = set(row.constants) - set(composed(row.name, **axes).constants)
     return lost | ({"delta", "epsilon_low", "epsilon_high"} if {"bound", "ratio_level"} & set(axes) else set())
 
 
 def cases_of(algorithm: str) -> Iterator[Case]:
-    """Yield the cases in which an algorithm's loss and gradient are compared with their definition."""
-    this, one = partial(case, algorithm), ALGORITHMS[algorithm]
+    """Yield the cases that compare an algorithm's loss and gradient with their definition."""
+    this, preset = partial(case, algorithm), ALGORITHMS[algorithm]
     yield this("ragged", quick=True)
     yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
     yield this("empty-row", data={"empty_row": True}, quick=algorithm == "grpo")
@@ -329,22 +329,22 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("flat-rows", rows="flat", quick=algorithm in {"grpo", "gspo"})
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)
-    if algorithm == "grpo":  # the layouts' own handling of a row as wide as the array, and of one without tokens
+    if algorithm == "grpo":  # layouts of a row of full width, and of an empty row
         yield this("prefixes-to-the-end", rows="lengths")
         yield this("empty-prefix", rows="lengths", beyond=BEYOND, data={"empty_row": True})
         yield this("empty-flat-row", rows="flat", data={"empty_row": True})
-    if not one.by_row:
+    if not preset.by_row:
         yield this("token-weights", weights="token")
         yield this("token-advantages", data={"by_token": True}, quick=True)
     if batch_for(algorithm).get("by_token"):
         yield this("row-advantages", data={"by_token": False})
-    if one.bound == "clip":
-        yield this("one-width", **_one_width(one))
-    if one.two_sided:
+    if preset.bound == "clip":
+        yield this("one-width", **_one_width(preset))
+    if preset.two_sided:
         yield this("two-sided-clip", delta=tight_delta(algorithm), quick=algorithm == "grpo")
-    if one.bound == "none" and one.ratio_level != "none":
+    if preset.bound == "none" and preset.ratio_level != "none":
         yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
-    if one.kl_in_loss:
+    if preset.kl_in_loss:
         yield from _kl_cases(algorithm)
     yield from _found_cases(algorithm)
     yield from _constant_cases(algorithm)
@@ -352,36 +352,36 @@ def cases_of(algorithm: str) -> Iterator[Case]:
 
 def _constant_cases(algorithm: str) -> Iterator[Case]:
     """Yield the cases with other values of an algorithm's own constants."""
-    this, one = partial(case, algorithm), ALGORITHMS[algorithm]
-    if "dapo_denominator" in one.constants:
+    this, preset = partial(case, algorithm), ALGORITHMS[algorithm]
+    if "dapo_denominator" in preset.constants:
         yield this("by-prompt", dapo_denominator="group", group_size=4, quick=True)
         yield this("window", dapo_denominator="trl", tokens_in_step=171.5, quick=True)
-    if one.bound == "cap":
+    if preset.bound == "cap":
         yield this("lower-bound", epsilon_low=0.2)
         yield this("absolute-bound", cispo_bound="absolute", epsilon_high=0.8, quick=True)
         yield this("throttled", cispo_bound="absolute", epsilon_high=0.2, old=None)
         yield this("absolute-lower-bound", cispo_bound="absolute", epsilon_high=1.25, epsilon_low=0.2)
-    if one.aggregation == "micro-batch":
+    if preset.aggregation == "micro-batch":
         yield this("uneven-micro-batches", micro_batches=[3, 5], quick=True)
-    if "sapo_temperature_positive" in one.constants:
+    if "sapo_temperature_positive" in preset.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
 
 
 def _one_width(row: Algorithm) -> dict[str, Any]:
-    """Return the same width on both sides of a clip, or where the row has one width already, another."""
+    """Return one width for both sides of a clip that differs from the row's widths."""
     low, high = row.constants["epsilon_low"], row.constants["epsilon_high"]
     width = low if low != high else 0.5 * low
     return {"epsilon_low": width, "epsilon_high": width}
 
 
 def compositions() -> Iterator[Case]:
-    """Yield compositions in which each two choices that go together occur together."""
+    """Yield compositions that cover every valid pair of choices."""
     for index, changes in enumerate(covering.covering()):
         yield case("grpo", covering.named(changes), quick=index % QUICK == 0, **changes)
 
 
 def variants() -> Iterator[Case]:
-    """Yield the presets with another choice that libraries ship."""
+    """Yield the presets with another choice, as libraries ship them."""
     for row in VARIANTS:
         axes = {axis: getattr(row, axis) for axis in row.overrides}
         widths = row.constants if row.bound == "clip" and row.ratio_level == "seq_sum" else {}
@@ -391,14 +391,17 @@ def variants() -> Iterator[Case]:
 
 
 def _found_cases(algorithm: str) -> Iterator[Case]:
-    """Yield the cases that tools/mutate_numpy_baseline.py has found; each says which mutation no other case catches."""
+    """Yield the cases found by tools/mutate_numpy_baseline.py; each comment names a mutation that no other case catches."""
     this = partial(case, algorithm)
-    if algorithm in {"grpo", "sapo"}:  # `A != 1` for `A != 0`: binary rewards of two give advantages of exactly ±1
+    if algorithm in {
+        "grpo",
+        "sapo",
+    }:  # `A != 1` instead of `A != 0`: groups of two with binary rewards have advantages of ±1
         yield this("found-advantages-of-one", data={"found": "ones"})
-    if algorithm == "dapo":  # Σ m + 1 or max(Σ m, 2) for Σ m: a step that holds one token
-        one = {"rows": 1, "width": 1, "group_size": 1, "equal_lengths": True, "found": "ones"}
-        yield this("found-one-token", data=one)
-    if algorithm == "sapo":  # an error of D for one of exp(D): only a steep gate hears it
+    if algorithm == "dapo":  # Σ m + 1 or max(Σ m, 2) instead of Σ m: a step of one token
+        single = {"rows": 1, "width": 1, "group_size": 1, "equal_lengths": True, "found": "ones"}
+        yield this("found-one-token", data=single)
+    if algorithm == "sapo":  # D instead of exp(D) as the error: visible only with a steep gate
         far = {"dtype": "float64", "found": "far-below"}
         steep = this("found-steep-gate", data=far, sapo_temperature_positive=30.0, sapo_temperature_negative=60.0)
         yield _rare(steep)
@@ -407,11 +410,11 @@ def _found_cases(algorithm: str) -> Iterator[Case]:
         yield _rare(held)
     if algorithm != "grpo":
         return
-    # an estimate without its sign: only k1 is below −c
+    # an estimate without its sign: only k1 falls below −c
     yield this("found-k1-clamped", beta=0.3, kl_estimator="k1", kl_clamp=10.0, data={"found": "negative"})
-    # the slope of an estimate beyond c: the ratio that multiplies it still has one, the estimate has none
+    # the slope of a clamped estimate: it has none, but the ratio that multiplies it does
     yield this("found-kl-clamped-times-token-ratio", beta=0.04, kl_ratio="token", kl_clamp=10.0)
-    # max(n, 2) for n: a row of one token has the mean of one
+    # max(n, 2) instead of n: rows of one token
     yield this("found-rows-of-one-token", beta=0.3, kl_ratio="sequence", data={"found": "short"})
 
 
@@ -423,7 +426,7 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     if algorithm in {"grpo", "dapo", "gspo"}:
         yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
     if algorithm not in (*LEVELS, "dapo"):
-        return  # the KL of the others is that of one of these, over another denominator
+        return  # the others share the KL of one of these, over another denominator
     yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
     yield from (
         this(f"{estimator}-{level}", beta=0.3, kl_estimator=estimator, kl_ratio=level, quick=level == "token")
@@ -431,7 +434,7 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     )
 
 
-PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, what the batch is, what the loss is asked
+PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, keywords of the batch, changes of the loss
     ("near", {}, {}),
     ("far", {"spread": 20.0}, {}),  # at |D| = 32 the rounding of D alone is 8 units
     ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
@@ -440,22 +443,22 @@ PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, wha
 
 
 def precise_cases() -> Iterator[Case]:
-    """Yield the cases in which every element is held to the bound of kernels, for small and for huge ratios.
+    """Yield the cases that hold every element to the bound of kernels, for small and for huge ratios.
 
-    Algorithms that differ in their denominator alone are asked twice, in float32.
+    Algorithms that differ only in their denominator have two cases, in float32.
     """
-    for one, dtype, (name, data, changes) in product(ALGORITHMS.values(), ("float32", "float64"), PRECISE):
-        if (changes and not one.kl_in_loss) or (
-            one.name not in LEVELS and (dtype == "float64" or name in {"near", "k2-far"})
+    for row, dtype, (name, data, changes) in product(ALGORITHMS.values(), ("float32", "float64"), PRECISE):
+        if (changes and not row.kl_in_loss) or (
+            row.name not in LEVELS and (dtype == "float64" or name in {"near", "k2-far"})
         ):
             continue
         # A product of 48 ratios must fit float32.
-        spread = {"spread": 1.0} if one.ratio_level == "seq_sum" and data else data
+        spread = {"spread": 1.0} if row.ratio_level == "seq_sum" and data else data
         yield case(
-            one.name,
-            f"{one.name}-{name}-{dtype}",
+            row.name,
+            f"{row.name}-{name}-{dtype}",
             data={"width": 48, "dtype": dtype, **spread},
             arithmetic="float64",
-            quick=name in {"far", "kl"} and one.name in {"grpo", "gspo"},
+            quick=name in {"far", "kl"} and row.name in {"grpo", "gspo"},
             **changes,
         )

@@ -1,4 +1,4 @@
-"""Compositions of a policy loss in which each two choices that go together occur together at least once."""
+"""A pairwise covering set of the compositions of a policy loss: every valid pair of choices occurs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,8 @@ DENOMINATORS: tuple[dict[str, Any], ...] = (
     {"dapo_denominator": "group", "group_size": 4},
     {"dapo_denominator": "trl", "tokens_in_step": 171.5},
 )
-NAMES = {
-    "beta": "",
-    "group_size": "",
-    "tokens_in_step": "",
-    "kl_ratio": "kl-ratio-",
-}  # what the name of a case says of them
+# prefixes in the names of cases; a setting with an empty one is left out
+NAMES = {"beta": "", "group_size": "", "tokens_in_step": "", "kl_ratio": "kl-ratio-"}
 
 
 def every() -> Iterator[Mapping[str, Any]]:
@@ -37,10 +33,10 @@ def every() -> Iterator[Mapping[str, Any]]:
 
 
 def covering() -> list[Mapping[str, Any]]:
-    """Return few compositions that hold every pair of choices that some composition has, the same ones each time."""
+    """Return a small set of compositions with every valid pair of choices, by a deterministic greedy search."""
     candidates = list(every())
     numbers: dict[Any, int] = {}
-    masks = [sum({1 << numbers.setdefault(pair, len(numbers)) for pair in _pairs(one)}) for one in candidates]
+    masks = [sum({1 << numbers.setdefault(pair, len(numbers)) for pair in _pairs(choices)}) for choices in candidates]
     missing, chosen = (1 << len(numbers)) - 1, []
     while missing:
         best = max(range(len(candidates)), key=lambda index: (masks[index] & missing).bit_count())
@@ -57,5 +53,4 @@ def _pairs(chosen: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 def named(chosen: Mapping[str, Any]) -> str:
     """Return the name of the case of a composition."""
-    words = [f"{NAMES.get(name, '')}{word}" for name, word in chosen.items() if NAMES.get(name) != ""]
-    return "-".join(words)
+    return "-".join(f"{NAMES.get(name, '')}{choice}" for name, choice in chosen.items() if NAMES.get(name) != "")

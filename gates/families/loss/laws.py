@@ -1,4 +1,4 @@
-"""Compare two calls of policy_loss that agree by definition, and two that differ because a condition of the law is broken."""
+"""Compare two calls of policy_loss that agree by a law, and two that differ because its condition is broken."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ BOUNDS = {
 }
 NOT_FINITE = "numbers that are not finite"
 BOUNDS[NOT_FINITE] = Bound("exact", "finite inputs far from overflow; NaN on both sides is no agreement", 0.0)
-APART = 100.0  # times the limit: how far apart the definition itself must be where the law is broken on purpose
+APART = 100.0  # limits: least distance of the definition itself where the law is broken on purpose
 
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """Inputs of two calls, and how the second call's results map to the first's.
+    """The inputs of two calls, and the map from the second call's results to the first's.
 
-    `take` holds for each element of the first's gradient the flat place in the second's, which is multiplied by `factor`.
+    `take` holds the flat index in the second gradient of each element of the first; the second is multiplied by `factor`.
     """
 
     left: Mapping[str, Any]
@@ -42,8 +42,8 @@ class Law:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Loss and gradient of both sides in the first's layout, and the units of their errors."""
+class Sides:
+    """Loss and gradient of both sides in the layout of the first, and the units of their errors."""
 
     losses: tuple[float, float]
     gradients: tuple[Array, Array]
@@ -51,7 +51,7 @@ class Found:
     gradient_unit: float
 
     def apart(self, *, with_loss: bool) -> float:
-        """Return the larger distance, in units of the errors; what is not finite on one side only is infinitely far."""
+        """Return the larger distance of loss and gradient, in units of the errors."""
         gap = float(np.max(np.abs(self.gradients[0] - self.gradients[1]))) / self.gradient_unit
         loss = abs(self.losses[0] - self.losses[1]) / self.loss_unit if with_loss else 0.0
         return float(max(gap, loss))
@@ -70,7 +70,7 @@ def law_of(inputs: Mapping[str, Any], broken: str = "") -> Law:
 
 
 def hold(t: Trial) -> Iterator[Evidence]:
-    """Yield the law's claims, and the negative control that a broken pair differs."""
+    """Yield the law's claims, and as the negative control that a broken pair differs."""
     law, broken = law_of(t.inputs), law_of(t.inputs, "broken")
     sides, wrong = _wanted(law, t.want), _wanted(broken, t.want)
     t.facts["roundings"] = _roundings(law, broken)
@@ -96,7 +96,7 @@ def _roundings(law: Law, broken: Law) -> float:
 
 
 def preconditions(t: Draw) -> Iterator[Evidence]:
-    """Yield that by the oracle the law holds, and does not where it is broken on purpose."""
+    """Require of the oracle that the law holds, and fails where it is broken on purpose."""
     law, broken = law_of(t.inputs), law_of(t.inputs, "broken")
     sides = _wanted(law, t.want)
     exact, off = _of_oracle(law, sides), _of_oracle(broken, _wanted(broken, t.want))
@@ -111,7 +111,7 @@ def preconditions(t: Draw) -> Iterator[Evidence]:
 
 
 def not_finite(*values: Any) -> int:
-    """Count what is NaN or infinite."""
+    """Count NaN and infinities."""
     return sum(int(np.sum(~np.isfinite(np.asarray(x, np.float64)))) for x in values)
 
 
@@ -122,40 +122,40 @@ def same(left: Any, right: Any) -> Array:
 
 
 def roundings(inputs: Mapping[str, Any]) -> float:
-    """Return k of the definition gates: roundings of a term, of D inside exp, and of a row's summands."""
+    """Return k of the definition gates: the roundings of a term, of D inside exp, and of the summands of a row."""
     valid = cases.valid(inputs)
     others = [inputs[name] for name in ("old", "reference") if inputs[name] is not None]
     far = [float(np.abs(inputs["policy"].astype(np.float64) - x)[valid].max()) for x in others]
     return 4.0 + max(far, default=0.0) + int(np.bincount(cases.rows_of(inputs)[valid]).max())
 
 
-def _of_oracle(law: Law, sides: list[PolicyLoss]) -> Found:
-    return _found(law, sides, [(side.loss, side.gradient) for side in sides])
+def _of_oracle(law: Law, sides: list[PolicyLoss]) -> Sides:
+    return _sides(law, sides, [(side.loss, side.gradient) for side in sides])
 
 
-def _measured(t: Trial, law: Law, sides: list[PolicyLoss]) -> Found:
+def _measured(t: Trial, law: Law, sides: list[PolicyLoss]) -> Sides:
     answers = [t.got(POLICY_LOSS, **side) for side in (law.left, law.right)]
-    return _found(law, sides, [(float(x["loss"]), x["gradient"]) for x in answers])
+    return _sides(law, sides, [(float(x["loss"]), x["gradient"]) for x in answers])
 
 
-def _limits(t: Trial, law: Law) -> Found:
-    """Return the textbook limits of both sides, in the first's layout."""
+def _limits(t: Trial, law: Law) -> Sides:
+    """Return the textbook limits of both sides, in the layout of the first."""
     limits = [t.textbook(POLICY_LOSS, **side) for side in (law.left, law.right)]
-    return _brought(law, [(float(x["loss"]), x["gradient"]) for x in limits], 1.0, 1.0)
+    return _aligned(law, [(float(x["loss"]), x["gradient"]) for x in limits], 1.0, 1.0)
 
 
-def _found(law: Law, sides: list[PolicyLoss], answers: list[tuple[float, Array]]) -> Found:
+def _sides(law: Law, sides: list[PolicyLoss], answers: list[tuple[float, Array]]) -> Sides:
     unit = 2 * UNIT[str(law.left["policy"].dtype)]
     largest = float(sides[0].gradient_scale.max()) + law.factor * float(sides[1].gradient_scale.max())
-    return _brought(law, answers, unit * (sides[0].loss_scale + sides[1].loss_scale), unit * largest)
+    return _aligned(law, answers, unit * (sides[0].loss_scale + sides[1].loss_scale), unit * largest)
 
 
-def _brought(law: Law, answers: list[tuple[float, Array]], loss_unit: float, gradient_unit: float) -> Found:
-    """Bring the second side into the first's layout."""
+def _aligned(law: Law, answers: list[tuple[float, Array]], loss_unit: float, gradient_unit: float) -> Sides:
+    """Convert the second side to the layout of the first."""
     left, right = (np.asarray(gradient, np.float64) for _, gradient in answers)
     valid = cases.valid(law.left)
     moved = right if law.take is None else right.reshape(-1)[law.take].reshape(left.shape)
-    return Found(
+    return Sides(
         (answers[0][0], answers[1][0]),
         (np.where(valid, left, 0.0), np.where(valid, law.factor * moved, 0.0)),
         loss_unit,

@@ -1,4 +1,4 @@
-"""Ops of policy losses: from log-probs, from logits, and a trainer's own step."""
+"""Ops of policy losses: from log-probs, from logits, and in a training step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.algorithms import ALGORITHMS, AXES, listed, taking, without
 from reference.oracle import dynamic_sampling, losses
 
 BY_TOKEN = tuple(row.name for row in ALGORITHMS.values() if not row.by_row)
-PAPERS = tuple(dict.fromkeys(one.paper for one in ALGORITHMS.values()))
+PAPERS = tuple(dict.fromkeys(row.paper for row in ALGORITHMS.values()))
 LOSS_INPUTS = {
     "old": "behaviour log-probs like those of the policy, or None: on-policy, ratio 1 with its gradient alive",
     "reference": "log-probs like those of the policy, or None where beta is 0",
@@ -29,7 +29,7 @@ LOSS_INPUTS = {
     "micro_batches": f"rows of each micro-batch of {listed(taking('micro_batches'))}, else None",
     "dapo_denominator": f'"global", "group" or "trl" for {listed(taking("dapo_denominator"))}, else None',
 }
-MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own way from logits
+MORE_LOSS_INPUTS = {  # further inputs of the loss of log-probs
     "lengths": "(B,) int64 valid prefixes instead of a mask, or the rows' lengths of flat (N,) arrays; or None",
     "kl_estimator": '"k1", "k2" or "k3" of reference − policy; None where beta is 0',
     "group_size": f"rows of a prompt, for the group denominator of {listed(taking('dapo_denominator'))}, else None",
@@ -39,7 +39,7 @@ MORE_LOSS_INPUTS = {  # what the loss of log-probs has beyond the trainer's own 
     "sapo_temperature_positive": "τ of sapo where A > 0, else None",
     "sapo_temperature_negative": "τ of sapo elsewhere, else None",
 }
-AXES_INPUTS = {  # given only where the case is about them
+AXES_INPUTS = {  # optional inputs, given only in cases about them
     **{
         axis: f"another choice than the algorithm's: {listed([chr(34) + word + chr(34) for word in words], 'or')}"
         for axis, words in AXES.items()
@@ -52,7 +52,7 @@ AXES_INPUTS = {  # given only where the case is about them
 
 
 def _preset(conventions: Mapping[str, Any]) -> dict[str, str]:
-    """Return what the algorithm of a case chooses on each axis."""
+    """Return the choice of a case's algorithm on each axis."""
     row = ALGORITHMS.get(str(conventions.get("algorithm")))
     return {} if row is None else {axis: getattr(row, axis) for axis in AXES}
 
@@ -102,9 +102,7 @@ POLICY_LOSS_IN_PARTS = replace(
     name="policy_loss_in_parts",
     inputs={
         **{
-            name: words
-            for name, words in POLICY_LOSS.inputs.items()
-            if name not in {*POLICY_LOSS.optional} - {*OF_VESPO}
+            name: text for name, text in POLICY_LOSS.inputs.items() if name not in {*POLICY_LOSS.optional} - {*OF_VESPO}
         },
         "parts": "rows of each micro-batch, in order; they add up to B",
     },
@@ -174,8 +172,8 @@ LOSS_CONSTANTS = Op(
         "sampling_gradient": Output(like="policy"),
     },
     inputs={
-        name: words
-        for name, words in LOSS_WITH_OPTIONS.inputs.items()
+        name: text
+        for name, text in LOSS_WITH_OPTIONS.inputs.items()
         if name not in {"entropy", "parts", "entropy_share", "entropy_bonus", "algorithm"}
     }
     | {

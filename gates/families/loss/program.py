@@ -1,8 +1,8 @@
 """The forward formula of the policy losses, written once over an arithmetic.
 
 A loss is a term of each token (the bounded ratio times the advantage) plus β times a KL, averaged by an aggregation. Its
-gradient is the derivative of what is computed: a mistake in one is in the other, as with autograd. The table of algorithms says
-which choices a name stands for. Source: docs/definitions.md, "Policy losses".
+gradient is derived from it, so that a mistake shows in both, as with autograd. The table of algorithms maps names to
+choices. Source: docs/definitions.md, "Policy losses".
 """
 
 from __future__ import annotations
@@ -30,51 +30,51 @@ CONSTANTS = (  # a call may lack them
 )
 
 
-def row_of(given: Mapping[str, Any]) -> Algorithm:
-    """Return the row of the table that the keywords of `policy_loss` name, with the choices that they make beside the name.
+def row_of(call: Mapping[str, Any]) -> Algorithm:
+    """Return the row of the table that a call of `policy_loss` names, with its own choices on axes.
 
     Raises:
-        ValueError: a word is unknown, or the choices do not go together.
+        ValueError: a choice is unknown, or the combination is invalid.
     """
     return composed(
-        given["algorithm"],
-        ratio_level=given.get("ratio_level"),
-        bound=given.get("bound"),
-        aggregation=given.get("aggregation"),
+        call["algorithm"],
+        ratio_level=call.get("ratio_level"),
+        bound=call.get("bound"),
+        aggregation=call.get("aggregation"),
     )
 
 
-def asked(given: Inputs) -> Choices:
-    """Return the choices that the keywords of `policy_loss` ask for."""
-    row, clipped = row_of(given), given.get("epsilon_low") is not None
+def asked(call: Inputs) -> Choices:
+    """Return the choices that a call of `policy_loss` asks for."""
+    row, clipped = row_of(call), call.get("epsilon_low") is not None
     bound = "clip" if row.bound == "none" and clipped else row.bound
-    beta = given["beta"]
+    beta = call["beta"]
     return {
         "mask": "given",
         "row_mask": "given",
-        "log_ratio": "given" if given.get("old") is not None else "on-policy",
+        "log_ratio": "given" if call.get("old") is not None else "on-policy",
         "level": row.ratio_level,
         "bound": "none" if bound == "clip" and not clipped else bound,
         "pick": "min",
-        "low": given.get("epsilon_low"),
-        "high": given.get("epsilon_high"),
-        "delta": given.get("delta"),
-        "cap": given.get("cispo_bound"),
-        "tau": (given.get("sapo_temperature_positive"), given.get("sapo_temperature_negative")),
-        "k": (given.get("vespo_k_positive"), given.get("vespo_k_negative")),
-        "lambda": (given.get("vespo_lambda_positive"), given.get("vespo_lambda_negative")),
+        "low": call.get("epsilon_low"),
+        "high": call.get("epsilon_high"),
+        "delta": call.get("delta"),
+        "cap": call.get("cispo_bound"),
+        "tau": (call.get("sapo_temperature_positive"), call.get("sapo_temperature_negative")),
+        "k": (call.get("vespo_k_positive"), call.get("vespo_k_negative")),
+        "lambda": (call.get("vespo_lambda_positive"), call.get("vespo_lambda_negative")),
         "advantages": "given",
-        "weights": "given" if given.get("weights") is not None else "none",
+        "weights": "given" if call.get("weights") is not None else "none",
         "beta": beta,
-        "estimator": given.get("kl_estimator") if beta else None,
+        "estimator": call.get("kl_estimator") if beta else None,
         "kl": "given",
-        "kl_ratio": given.get("kl_ratio") if beta else None,
-        "kl_clamp": given.get("kl_clamp") if beta else None,
+        "kl_ratio": call.get("kl_ratio") if beta else None,
+        "kl_clamp": call.get("kl_clamp") if beta else None,
         "kl_mean": "same",
-        "mean": edits.DENOMINATORS[given["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
+        "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
         "numerator": "tokens",
         "sign": 1.0,
-        "given": frozenset(name for name in CONSTANTS if given.get(name) is not None),
+        "given": frozenset(name for name in CONSTANTS if call.get(name) is not None),
     }
 
 

@@ -1,4 +1,4 @@
-"""One step's tokens in the forward formula of the policy losses: advantages, log-ratios, ratios, means."""
+"""The tokens of one step in the forward formula of the policy losses: advantages, ratios, means."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gates.model import Array
 
 
 class Step:
-    """The tokens as (B, T), and the choices that read them.
+    """The tokens of a step as (B, T), with the choices of a program.
 
     Attributes:
-        counts: the slots that hold a token, as the chosen mask says.
+        counts: (B, T) bool, true on tokens by the chosen mask.
         lp: log-probs of the policy, the variable of the gradient.
-        tokens: n of each row, (B, 1), at least 1.
+        tokens: number of tokens of each row, (B, 1), at least 1.
     """
 
     def __init__(self, data: Data, chosen: Choices, variable: Value) -> None:
@@ -37,7 +37,7 @@ class Step:
         self.dtype = variable.dtype if isinstance(variable, Number) else "float64"
 
     def lifted(self, name: str) -> Value:
-        """Return an input of slots or rows as (B, T); one that carries its own errors stays as it is."""
+        """Return an input of slots or rows as (B, T); a `Number` keeps its own errors."""
         values = self.data[name]
         return self.grid.wide(
             values if isinstance(values, Number) else self.data.lift(values, self.dtype if self.data.bounded else None)
@@ -49,35 +49,34 @@ class Step:
         return None if value is None else self.scalar(value)
 
     def scalar(self, value: float) -> Value:
-        """Return a constant, which a program may hold in the data's dtype or wider."""
+        """Return a constant, which a program may keep in the data's dtype or in a wider one."""
         return Number(float(value), self.dtype, UNIT[self.dtype] * abs(value)) if self.data.bounded else float(value)
 
     def gate(self, x: Value) -> Value:
-        """Return σ(x), of a careful program from the side that does not overflow."""
+        """Return σ(x), with the choice "by side" in the form that does not overflow."""
         return bounded.sigmoid(x) if self.chosen.get("sigmoid") == "by side" else sigmoid(x)
 
     def temperature(self, a: Value) -> Value:
         """Return τ of each slot, by the sign of its advantage."""
         return where(plain(a) > 0.0, *(self.scalar(x) for x in self.chosen["tau"]))
 
-    def given(self, name: str) -> Value:
-        """Return log-probs of another model as (B, T); the policy's own, as constants, where none are given."""
+    def logprobs(self, name: str) -> Value:
+        """Return another model's log-probs as (B, T); without any, the policy's own as constants."""
         if self.data.get(name) is None:
             return detached(self.lp)
         return self.lifted(name)
 
     def advantages(self) -> Value:
         """Return A of each slot, (B, T)."""
-        given = self.lifted("advantages")
-        found = ADVANTAGES[self.chosen["advantages"]](given, self.counts)
+        advantages = ADVANTAGES[self.chosen["advantages"]](self.lifted("advantages"), self.counts)
         if self.chosen["kl"] != "in the advantages":
-            return found
-        return found - self.scalar(self.chosen["beta"]) * detached(self.lp - self.given("reference"))
+            return advantages
+        return advantages - self.scalar(self.chosen["beta"]) * detached(self.lp - self.logprobs("reference"))
 
     @cached_property
     def drift(self) -> Value:
-        """The difference policy − old of each slot, (B, T), once for all that is computed from it."""
-        return self.lp - self.given("old")
+        """The difference policy − old of each slot, (B, T), computed once."""
+        return self.lp - self.logprobs("old")
 
     def log_ratio(self) -> Value:
         """Return D of each slot, (B, T)."""
@@ -85,7 +84,7 @@ class Step:
         if choice == "given":
             return self.drift
         lp = detached(self.lp) if choice == "detached" else self.lp
-        old = self.given("reference" if choice == "reference" else "old")
+        old = self.logprobs("reference" if choice == "reference" else "old")
         if choice == "on-policy":
             return lp - detached(lp)
         if choice == "old next token":
@@ -93,20 +92,20 @@ class Step:
         return old - lp if choice == "inverted" else lp - old
 
     def logarithm(self, level: str, log_ratio: Value) -> Value:
-        """Return the logarithm of the ratio of a level: (B, T), or (B, 1) for a level of the row."""
+        """Return the log-ratio at a level: (B, T), or (B, 1) at a row level."""
         if level == "token":
             return log_ratio
         return total(log_ratio, self.counts) / (self.tokens if level == "seq_mean" else 1.0)
 
     def ratio(self, level: str, log_ratio: Value) -> Value:
-        """Return r of each slot: (B, T), or (B, 1) for a level of the row."""
+        """Return the ratio at a level: (B, T), or (B, 1) at a row level."""
         return RATIOS[level](self, log_ratio)
 
     def mean(self, term: Value, kind: str | None = None) -> Value:
-        """Return the mean of (B, T) or (B, 1) terms, which are 0 where no token stands.
+        """Return the mean of (B, T) or (B, 1) terms, which are 0 outside tokens.
 
-        It is one sum of divided terms: a program that divides its sums instead rounds less often, in the same orders. The
-        micro-batches of a step that is split into parts are added one after the other.
+        Terms are divided before they are summed; dividing the sums rounds less often, in the same orders. With `parts` the
+        micro-batches are added one after the other.
         """
         divided = term * np.ones(self.counts.shape) * self.row_weights(kind)
         parts = self.data.get("parts")
@@ -117,7 +116,7 @@ class Step:
         return sum(sums[1:], start=0.0 + sums[0])
 
     def row_weights(self, kind: str | None = None) -> Value:
-        """Return what a token of each row weighs under an aggregation, by default the chosen one, (B, 1): a quotient or two."""
+        """Return the weight of a token in each row, (B, 1), with the rounding of up to two quotients."""
         weights = row_weights(self.counts, kind or self.chosen["mean"], self.data.inputs)
         return Number(weights, self.dtype, 2.0 * UNIT[self.dtype] * weights) if self.data.bounded else weights
 
@@ -132,7 +131,7 @@ def _of_last_token(a: Value, counts: Array) -> Value:
 
 
 def _whitened(a: Value, picked: Value, ddof: float = 1.0) -> Value:
-    """Return the values less the mean of the picked ones, over their deviation."""
+    """Return the values less the mean of the picked values, over their deviation."""
     off = picked - picked.mean()
     deviation = sqrt((off * off).sum() / max(float(picked.shape[0]) - ddof, 1.0))
     return (a - picked.mean()) / (deviation + 1e-8)
@@ -160,14 +159,14 @@ def _row(step: Step, log_ratio: Value, divisor: Any) -> Value:
     return exp(total(log_ratio, step.counts) / divisor)
 
 
-RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's words, and what people write instead
+RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's choices, and mistakes
     "token": lambda step, d: exp(d),  # noqa: ARG005
     "seq_mean": lambda step, d: _row(step, d, step.tokens),
     "seq_mean_token": lambda step, d: detached(_row(step, d, step.tokens)) * exp(step.lp - detached(step.lp)),
     "seq_sum": lambda step, d: _row(step, d, 1.0),
     "first order": lambda step, d: d + 1.0,  # noqa: ARG005
     "log": lambda step, d: d,  # noqa: ARG005
-    "quotient": lambda step, d: step.lp / step.given("old"),  # noqa: ARG005
+    "quotient": lambda step, d: step.lp / step.logprobs("old"),  # noqa: ARG005
     "row mean over the width": lambda step, d: _row(step, d, float(step.counts.shape[1])),
     "row mean, padding too": lambda step, d: exp(d.sum(1, keepdims=True) / step.tokens),
     "row product, padding too": lambda step, d: exp(d.sum(1, keepdims=True)),  # noqa: ARG005
@@ -178,7 +177,7 @@ RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's words, a
 
 
 def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
-    """Return what a token of each row weighs, (B, 1)."""
+    """Return the weight of a token in each row, (B, 1)."""
     rows, width, n = len(counts), counts.shape[1], tokens(counts)
     size = int(inputs.get("group_size") or rows)
     blocks = {"token-mean of prompts": [size] * (rows // size), "micro-batch": inputs.get("micro_batches")}.get(kind)
@@ -209,5 +208,5 @@ def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
 
 def _of_blocks(counts: Array, blocks: list[int]) -> Array:
     ends = np.cumsum(blocks)
-    held = [max(float(counts[end - size : end].sum()), 1.0) for end, size in zip(ends, blocks, strict=True)]
-    return np.repeat(1.0 / np.asarray(held), blocks)[:, None] / len(blocks)
+    counted = [max(float(counts[end - size : end].sum()), 1.0) for end, size in zip(ends, blocks, strict=True)]
+    return np.repeat(1.0 / np.asarray(counted), blocks)[:, None] / len(blocks)

@@ -1,4 +1,4 @@
-"""The terms of a token in the forward formula of the policy losses: the bounded ratio times the advantage, and the KL."""
+"""The terms of a token in the policy losses: the bounded ratio times the advantage, and the KL."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gates.families.rows import total
 
 
 def surrogate(step: Step) -> Value:
-    """Return the term of each token, which is minimised, times its off-policy weight."""
+    """Return the term of each token (to be minimised), times its off-policy weight."""
     bound = "none" if step.chosen["level"] == "none" else step.chosen["bound"]
     return weighted(step, BOUNDS[bound](step, step.advantages(), step.log_ratio()))
 
 
 def weighted(step: Step, term: Value) -> Value:
-    """Return a term times the off-policy weights, as they are chosen."""
+    """Return a term times the off-policy weights, if there are any."""
     choice = step.chosen["weights"]
     if choice == "none":
         return term
@@ -94,7 +94,7 @@ def _geometric(step: Step, a: Value, log_ratio: Value) -> Value:
     return -(step.ratio(step.chosen["level"], q) * a)
 
 
-BOUNDS: Mapping[str, Callable[[Step, Value, Value], Value]] = {  # the table's words, and what people write instead
+BOUNDS: Mapping[str, Callable[[Step, Value, Value], Value]] = {  # the table's choices, and mistakes
     "none": _unbounded,
     "clip": _clipped,
     "log-clip": _geometric,
@@ -115,7 +115,7 @@ def penalty(step: Step) -> Value:
 
 
 def kl_term(step: Step) -> Value:
-    """Return the estimate of each token times the ratio that weighs it."""
+    """Return the KL estimate of each token times its ratio."""
     chosen, estimate = step.chosen, _estimate(step)
     if chosen["kl_ratio"] != "none":
         r = step.ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.drift)
@@ -127,7 +127,7 @@ def kl_term(step: Step) -> Value:
 
 def _estimate(step: Step) -> Value:
     kind = step.chosen["kl"]
-    reference = step.given("old" if kind == "old" else "reference")
+    reference = step.logprobs("old" if kind == "old" else "reference")
     lp = detached(step.lp) if kind == "detached" else step.lp
     d = lp - reference if kind == "inverted" else reference - lp
     estimate, limit = ESTIMATES[step.chosen["estimator"]](d), step.chosen["kl_clamp"]

@@ -1,7 +1,7 @@
-"""How far an honest program may lie from a policy loss: the forward formula in numbers that bound their own rounding.
+"""Textbook limits of policy losses: the forward formula in numbers that bound their own rounding.
 
-A KL is added to each token (TRL) or to the loss (verl). Gradients are autograd's and, where it rounds otherwise, those that
-are written by hand.
+A KL is added to each token (TRL) or to the loss (verl). Gradients are those of autograd and, if they round differently,
+hand-written ones.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ BY_TOKEN = ("old", "reference", "advantages", "weights")
 
 
 def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
-    """Return how far loss and gradient of an honest program in the dtype of `policy` may lie from the definition.
+    """Return the limits of loss and gradient of a careful program in the dtype of `policy`.
 
     Args:
         policy: log-probs as in `reference.oracle.losses.policy_loss`.
-        **inputs: all its other keywords.
+        **inputs: its other keywords.
 
     Returns:
         "loss" (), "gradient" of the shape of `policy`: float64 limits, inf where no claim can be made; "loss_value" and
-        "gradient_value": what the forward formula itself gives.
+        "gradient_value": the results of the forward formula.
     """
     grid = Grid.of({"policy": policy, **inputs}, "policy")
     losses, slopes = forms(grid, wide(grid, policy, number(policy).dtype), inputs)
@@ -42,38 +42,38 @@ def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
 
 
 def policy_loss_in_parts(*, parts: Sequence[int], **inputs: Any) -> dict[str, Floats]:
-    """Return the same for the sum of micro-batches, each with its share of the step's loss."""
+    """Return the same limits for a step whose micro-batches are added up."""
     return policy_loss(**inputs, parts=parts)
 
 
 def wide(grid: Grid, values: Any, dtype: str) -> Number:
-    """Return numbers of tokens, or of rows, as (B, T), 0 where no token stands."""
+    """Return values of tokens or rows as (B, T), 0 outside tokens."""
     if isinstance(values, Number):
-        held: Number = where(grid.counts, grid.wide(values), 0.0)
-        return held
+        filled: Number = where(grid.counts, grid.wide(values), 0.0)
+        return filled
     return number(np.where(grid.counts, grid.wide(np.asarray(values, np.float64)), 0.0), dtype)
 
 
 def scalar(value: float, dtype: str) -> Number:
-    """Return a constant such as ε, which a program may hold in the dtype or wider."""
+    """Return a constant such as ε, which a program may keep in the dtype or in a wider one."""
     return Number(float(value), dtype, UNIT[dtype] * abs(value))
 
 
 def forms(grid: Grid, policy: Number, inputs: Mapping[str, Any]) -> tuple[list[Number], list[Number]]:
-    """Return the forms of the loss and those of the gradient, for a policy of (B, T).
+    """Return the forms of the loss and of the gradient, for a policy of shape (B, T).
 
-    `advantages` of the rows and `weights` of the tokens may be numbers that carry their own errors.
+    `advantages` of rows and `weights` of tokens may be numbers that carry their own errors.
     """
     arrays = {name: wide(grid, inputs[name], policy.dtype) for name in BY_TOKEN if inputs.get(name) is not None}
-    given = {**inputs, **arrays, "policy": policy.value, "mask": grid.counts, "lengths": None, "row_mask": None}
-    step = Step(Data(given, bounded=True), {**asked(given), "sigmoid": "by side"}, policy)
+    call = {**inputs, **arrays, "policy": policy.value, "mask": grid.counts, "lengths": None, "row_mask": None}
+    step = Step(Data(call, bounded=True), {**asked(call), "sigmoid": "by side"}, policy)
     term, by_hand = where(step.counts, surrogate(step), 0.0), _slope(step)
     by_hand = None if by_hand is None else by_hand * step.row_weights()
     alone = step.mean(term)
-    if not given["beta"]:
+    if not call["beta"]:
         slopes = [gradient(alone, policy)[0]]
         return [alone], slopes if by_hand is None else [*slopes, where(step.counts, by_hand, 0.0)]
-    beta = step.scalar(given["beta"])
+    beta = step.scalar(call["beta"])
     estimate = where(step.counts, kl_term(step), 0.0)
     whole, added = step.mean(term + beta * estimate), beta * step.mean(estimate)
     slopes, of_kl = [gradient(whole, policy)[0]], _kl_slope(step)
@@ -85,20 +85,20 @@ def forms(grid: Grid, policy: Number, inputs: Mapping[str, Any]) -> tuple[list[N
 
 
 def _slope(step: Step) -> Number | None:
-    """Return the slope of a token's term by hand, where that rounds otherwise than autograd's."""
+    """Return the hand-written slope of a token's term, if it rounds differently from autograd's."""
     if step.chosen["bound"] != "gate":
         return None
     r, a = step.ratio(step.chosen["level"], step.log_ratio()), step.advantages()
-    moves = step.tokens if step.chosen["level"] == "seq_sum" else 1.0  # a product moves whole with each of its factors
+    moves = step.tokens if step.chosen["level"] == "seq_sum" else 1.0  # a product has the slope of all its factors
     opened = step.gate(step.temperature(a) * (r - 1.0))
     slope: Number = weighted(step, -(4.0 * opened * (1.0 - opened) * r * a * moves))
     return slope
 
 
 def _kl_slope(step: Step) -> Number | None:
-    """Return the slope of a token's KL by hand, where that rounds otherwise than autograd's."""
+    """Return the hand-written slope of a token's KL, if it rounds differently from autograd's."""
     chosen = step.chosen
     if chosen["estimator"] != "k3" or chosen["kl_clamp"] is not None or chosen["kl_ratio"] == "sequence":
         return None
-    d = step.given("reference") - step.lp
+    d = step.logprobs("reference") - step.lp
     return -expm1(d) if chosen["kl_ratio"] == "none" else -(exp(step.log_ratio()) * d)

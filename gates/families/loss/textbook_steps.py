@@ -1,4 +1,4 @@
-"""Textbook limits of losses with what stands around them: logits, corrections, entropy masks, and a KL in the reward."""
+"""Textbook limits of losses within a step: from logits, with corrections, entropy masks, or a KL in the reward."""
 
 from __future__ import annotations
 
@@ -26,39 +26,39 @@ def loss_from_logits(
     temperature: float,
     **inputs: Any,
 ) -> dict[str, Floats]:
-    """Return the limits of loss, gradient (B, L, V) and log-probs (B, T) of the loss of log-probs from logits."""
+    """Return the limits of loss, gradient (B, L, V) and log-probs (B, T), from logits."""
     x, prompts, sizes = np.asarray(logits), np.asarray(prompt_lengths), np.asarray(lengths)
     width = int(sizes.max()) if inputs["old"] is None else np.shape(inputs["old"])[1]
     counts = np.arange(width) < sizes[:, None]
     rows, slots = np.nonzero(counts)
-    places = prompts[rows] + slots - 1  # the logits that score a token
-    of_token = np.arange(len(rows)), np.asarray(ids)[rows, places + 1]
-    scaled = number(x[rows, places]) / scalar(temperature, number(x).dtype)
+    positions = prompts[rows] + slots - 1  # of the logits that score a token
+    of_token = np.arange(len(rows)), np.asarray(ids)[rows, positions + 1]
+    scaled = number(x[rows, positions]) / scalar(temperature, number(x).dtype)
     top = scaled[np.arange(len(rows)), np.argmax(scaled.value, axis=1)].detached().reshape(-1, 1)
     shifted = scaled - top
     total = log(exp(shifted).sum(1, keepdims=True))
     whole = top + total
-    grid, found, slopes = Grid(counts, None), [], []
-    scores = (shifted - total, scaled - whole)  # as log_softmax, and as x - logsumexp(x)
+    grid, losses, slopes = Grid(counts, None), [], []
+    scores = (shifted - total, scaled - whole)  # in the forms of log_softmax and of x - logsumexp(x)
     for logprobs in scores:
         policy = _spread(logprobs[of_token], counts)
-        losses, by_logprob = forms(grid, policy, {**NONE, "kl_estimator": "k3", **inputs})
-        found += losses
+        of_policy, by_logprob = forms(grid, policy, {**NONE, "kl_estimator": "k3", **inputs})
+        losses += of_policy
         one_hot = np.zeros(scaled.shape)
         one_hot[of_token] = 1.0
         away = (number(one_hot, scaled.dtype) - exp(logprobs.detached())) / scalar(temperature, scaled.dtype)
         slopes += [slope[rows, slots].reshape(-1, 1) * away for slope in by_logprob]
     gradient = np.zeros(x.shape)
-    gradient[rows, places] = widest(slopes)
+    gradient[rows, positions] = widest(slopes)
     return {
-        "loss": widest(found),
+        "loss": widest(losses),
         "gradient": gradient,
         "logprobs": widest([_spread(logprobs[of_token], counts) for logprobs in scores]),
     }
 
 
 def _spread(values: Number, counts: npt.NDArray[np.bool_]) -> Number:
-    """Return numbers of the tokens as a constant (B, T), 0 elsewhere."""
+    """Return values of tokens as a constant (B, T), 0 elsewhere."""
     wide = [np.zeros(counts.shape) for _ in range(3)]
     for target, part in zip(wide, (values.value, values.error, values.void), strict=True):
         target[counts] = part
@@ -75,7 +75,7 @@ def rewarded_loss(
     group_size: int,
     beta: float,
 ) -> dict[str, Floats]:
-    """Return the limits of RLOO's loss, gradient and advantages with the KL taken from the rewards."""
+    """Return the limits of RLOO's loss, gradient and advantages with the KL subtracted from the rewards."""
     grid, dtype = Grid(np.asarray(mask, bool), None), number(policy).dtype
     difference = wide(grid, old, dtype) - wide(grid, reference, dtype)
     lowered = number(rewards, dtype) - scalar(beta, dtype) * difference.sum(1)
@@ -83,12 +83,12 @@ def rewarded_loss(
     sums = groups.sum(1, keepdims=True)
     others = groups - (sums - groups) / float(group_size - 1)
     scaled = (groups - sums / float(group_size)) * (float(group_size) / (group_size - 1))
-    advantages = [one.reshape(-1) for one in (others, scaled)]
-    given = {**NONE, "algorithm": "rloo", "old": old}
-    found = [forms(grid, wide(grid, policy, dtype), {**given, "advantages": one.detached()}) for one in advantages]
+    advantages = [form.reshape(-1) for form in (others, scaled)]
+    call = {**NONE, "algorithm": "rloo", "old": old}
+    results = [forms(grid, wide(grid, policy, dtype), {**call, "advantages": a.detached()}) for a in advantages]
     return {
-        "loss": widest([loss for losses, _ in found for loss in losses]),
-        "gradient": widest([slope for _, slopes in found for slope in slopes]),
+        "loss": widest([loss for losses, _ in results for loss in losses]),
+        "gradient": widest([slope for _, slopes in results for slope in slopes]),
         "advantages": widest(advantages),
     }
 
@@ -102,7 +102,7 @@ def loss_with_options(
     parts: Sequence[int],
     **inputs: Any,
 ) -> dict[str, Floats]:
-    """Return the limits of loss, gradient and the entropy's gradient with corrections, a top-entropy mask and a bonus."""
+    """Return the limits of loss and both gradients with corrections, a top-entropy mask and an entropy bonus."""
     dtype, algorithm = number(policy).dtype, inputs["algorithm"]
     counts = np.asarray(inputs["mask"], bool)
     heights = np.where(counts, np.asarray(entropy, np.float64), 0.0)
@@ -124,7 +124,7 @@ def loss_with_options(
     divided = number(np.where(chosen, heights, 0.0), dtype).sum() / float(chosen.sum()) * scalar(entropy_bonus, dtype)
     pull = where(chosen, share * np.ones(counts.shape), 0.0)
     return {
-        "loss": widest([loss - other for loss in losses for other in (bonus, divided)]),
+        "loss": widest([loss - form for loss in losses for form in (bonus, divided)]),
         "gradient": widest(slopes),
         "entropy_gradient": pull.limit(),
     }
@@ -137,7 +137,7 @@ def loss_constants(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
 
 
 def _corrected(policy: npt.ArrayLike, chosen: Any, inputs: dict[str, Any]) -> tuple[list[Number], list[Number]]:
-    """Return the forms of a loss whose tokens weigh what the correction says, and nothing where they are not chosen."""
+    """Return the forms of a loss with the correction as token weights, 0 for tokens that are not chosen."""
     grid, dtype = Grid(np.asarray(inputs["mask"], bool), None), number(policy).dtype
     behaviour = wide(grid, policy if inputs["old"] is None else inputs["old"], dtype)
     weights = number(np.ones(grid.counts.shape), dtype)
@@ -160,6 +160,6 @@ def _weights(r: Number, inputs: dict[str, Any]) -> Number:
 
 
 def overlong_penalty(lengths: npt.ArrayLike, *, limit: int, buffer: int) -> dict[str, Floats]:
-    """Return the limits of DAPO's penalty, with the division in float32 as torch divides integers."""
+    """Return the limits of DAPO's penalty, with a float32 division, as torch divides integers."""
     over = number(np.asarray(lengths, np.float64) - (limit - buffer), "float32")
     return {"penalty": (-clip(over / float(buffer), 0.0, 1.0)).limit()}

@@ -1,7 +1,7 @@
-"""Does packing keep every sequence once, in the bins of its strategy, and cut nothing unless it was asked to?
+"""Does packing keep every sequence once, in the bins of its strategy, and truncate only on request?
 
-Bins are compared by what they hold, up to ties: their order, the order within a bin, which of several sequences of one
-length lies where, and with best fit which of several equally full bins takes a sequence, are free.
+Bins are compared by content, up to ties: free are their order, the order within a bin, the placement of sequences of equal
+length, and with best fit the choice among equally full bins.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from reference.oracle import packing as oracle
 FFD, BFD = oracle.STRATEGIES
 
 KINDS = ("geometric", "ties", "full", "one")
-ORDER = {"order": "as-placed"}  # a convention: nothing is left to ties
+ORDER = {"order": "as-placed"}  # a convention that fixes all ties
 EFFICIENCY = "efficiency error"
 MANY = 1000  # sequences, enough for the two strategies to give different bins
-SHORT = {FFD: "", BFD: "-best-fit"}  # first fit was the first strategy, and its cases keep their names
+SHORT = {FFD: "", BFD: "-best-fit"}  # first fit came first; the names of its cases are recorded
 
 
 def _make(rng: np.random.Generator, kind: str, strategy: str) -> dict[str, Any]:
@@ -75,13 +75,13 @@ def _holds_tokens(t: Draw) -> Iterator[Evidence]:
     requires=_holds_tokens,
 )
 def bins_hold_every_sequence_once(t: Trial) -> Iterator[Evidence]:
-    """Count what every bin holds, from the lengths alone."""
+    """Count the content of every bin from the lengths alone."""
     lengths, limit = t.inputs["lengths"], t.inputs["max_length"]
     got = t.got(PACK_SEQUENCES, **t.inputs)
     indices, offsets = got["indices"], got["offsets"]
     yield t.number("sequences lost or repeated", _lost(indices, offsets, lengths.size), "<=")
     if offsets.size < 2 or not _is_partition(indices, offsets, lengths.size):
-        return  # sums over broken bins add no information
+        return  # sums over broken bins tell nothing more
     fills = np.add.reduceat(np.append(lengths[indices], 0), offsets[:-1])
     yield t.number("tokens above max_length in the fullest bin", max(0, int(fills.max()) - limit), "<=")
     again = t.got(PACK_SEQUENCES, **t.inputs)
@@ -107,7 +107,7 @@ def _lost(indices: Array, offsets: Array, size: int) -> int:
 
 def _exact_make(rng: np.random.Generator, kind: str, strategy: str, over_long: str) -> dict[str, Any]:
     limit = 1000
-    if kind == "uneven":  # two or three to a bin, so that later bins are fuller: where first and best fit part
+    if kind == "uneven":  # two or three to a bin, so that later bins are fuller, where first and best fit differ
         lengths = np.concatenate([rng.integers(250, 450, 900), rng.integers(1, 120, 300)])
     elif kind == "tied":
         lengths = rng.integers(1, 14 if over_long == "truncate" else 11, 600) * 100
@@ -170,40 +170,40 @@ def _fills_bins(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("pack_sequences", ("efficiency",)),),
 )
 def matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare what the bins hold with the definition's, up to ties, and the efficiency."""
+    """Compare the bins' content with the definition's, up to ties, and the efficiency."""
     inputs = dict(t.inputs)
     lengths = np.minimum(inputs["lengths"], inputs["max_length"])
     indices, offsets, efficiency = t.want(PACK_SEQUENCES, **inputs)
-    wanted = _held(lengths[indices], offsets, inputs["strategy"])
+    want = _held(lengths[indices], offsets, inputs["strategy"])
     got = t.got(PACK_SEQUENCES, **inputs)
     lost = _lost(got["indices"], got["offsets"], lengths.size)
     yield t.number("sequences lost or repeated", lost, "<=")
     if not lost:
-        found = _held(lengths[got["indices"]], got["offsets"], inputs["strategy"])
-        yield t.number("bins that hold other lengths", _apart(found, wanted), "<=")
+        held = _held(lengths[got["indices"]], got["offsets"], inputs["strategy"])
+        yield t.number("bins that hold other lengths", _apart(held, want), "<=")
     yield from _efficient(t, got["efficiency"], efficiency)
 
 
-def _efficient(t: Trial, got: Any, wanted: float) -> Iterator[Evidence]:
+def _efficient(t: Trial, got: Any, want: float) -> Iterator[Evidence]:
     limits = t.textbook(PACK_SEQUENCES, **t.inputs)["efficiency"]
-    yield from t.agrees(EFFICIENCY, got, wanted, limits, scale=1.0)
+    yield from t.agrees(EFFICIENCY, got, want, limits, scale=1.0)
 
 
 def _held(sizes: Array, offsets: Array, strategy: str) -> Counter[Any]:
-    """Return how often each content of a bin occurs, as its lengths in order; with best fit as its tokens.
+    """Count the bins by content: their sorted lengths, or with best fit their tokens.
 
-    Best fit may put a sequence into any of several equally full bins: then only how full the bins are is determined.
+    Best fit may put a sequence into any of several equally full bins, so only the fill of the bins is determined.
     """
     bins = [sizes[start:end] for start, end in pairwise(offsets)]
-    return Counter(int(np.sum(one)) if strategy == BFD else tuple(np.sort(one).tolist()) for one in bins)
+    return Counter(int(np.sum(held)) if strategy == BFD else tuple(np.sort(held).tolist()) for held in bins)
 
 
-def _apart(found: Counter[Any], wanted: Counter[Any]) -> int:
-    return max((found - wanted).total(), (wanted - found).total())
+def _apart(got: Counter[Any], want: Counter[Any]) -> int:
+    return max((got - want).total(), (want - got).total())
 
 
-def _differing(got: Array, wanted: Array) -> int:
-    return int(np.sum(got != wanted)) if got.shape == wanted.shape else max(1, wanted.size)
+def _differing(got: Array, want: Array) -> int:
+    return int(np.sum(got != want)) if got.shape == want.shape else max(1, want.size)
 
 
 def _over_long(t: Draw) -> int:
@@ -239,7 +239,7 @@ def _some_over_long(t: Draw) -> Iterator[Evidence]:
     requires=_some_over_long,
 )
 def truncates_only_by_name(t: Trial) -> Iterator[Evidence]:
-    """Ask for an error and, as the control, for truncation of the same lengths."""
+    """Request an error and, as the control, truncation of the same lengths."""
     over = _over_long(t)
     asked = t.call(PACK_SEQUENCES, **{**t.inputs, "over_long": "error"})
     silent = asked.kind != "raised"
@@ -316,7 +316,7 @@ def _some_tied(t: Draw) -> Iterator[Evidence]:
     requires=_some_tied,
 )
 def order_is_as_placed(t: Trial) -> Iterator[Evidence]:
-    """Compare every index and every offset with the definition."""
+    """Compare every index and offset with the definition."""
     inputs: Mapping[str, Any] = t.inputs
     indices, offsets, *_ = t.want(PACK_SEQUENCES, **inputs)
     got = t.got(PACK_SEQUENCES, **inputs)
@@ -344,7 +344,7 @@ def _some_cut(t: Draw) -> Iterator[Evidence]:
             _piece_case(kind, strategy, level="robustness")
             for kind, strategy in product(("empty-sequences", "nothing"), CUTS)
         ),
-        # the end of the last sequence, where there is none
+        # caught a program that reads the end of the last sequence when there is none
         _piece_case("found-no-sequences", oracle.WRAPPED, level="robustness"),
     ),
     bounds={
@@ -358,7 +358,7 @@ def _some_cut(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("pack_sequences", ("efficiency",)),),
 )
 def pieces_match_definition(t: Trial) -> Iterator[Evidence]:
-    """Count every token from the pieces alone, then compare pieces and bins with the definition, up to ties."""
+    """Count every token by the pieces, then compare pieces and bins with the definition, up to ties."""
     lengths, limit, strategy = t.inputs["lengths"], t.inputs["max_length"], t.inputs["strategy"]
     indices, offsets, efficiency, starts, sizes = t.want(PACK_PIECES, **t.inputs)
     got = t.got(PACK_PIECES, **t.inputs)
@@ -377,9 +377,9 @@ def pieces_match_definition(t: Trial) -> Iterator[Evidence]:
     if not wrong and _is_partition(np.arange(held[0].size), got["offsets"], held[0].size):
         fullest = int(np.add.reduceat(np.append(held[2], 0), got["offsets"][:-1]).max(initial=0))
         yield t.number("tokens above max_length in the fullest bin", max(0, fullest - limit), "<=")
-        found = _of_pieces(held[0], held[1], held[2], got["offsets"], strategy)
+        bins = _of_pieces(held[0], held[1], held[2], got["offsets"], strategy)
         yield t.number(
-            "bins that hold other pieces", _apart(found, _of_pieces(indices, starts, sizes, offsets, strategy)), "<="
+            "bins that hold other pieces", _apart(bins, _of_pieces(indices, starts, sizes, offsets, strategy)), "<="
         )
     elif not wrong:
         yield t.number("bins that hold other pieces", max(1, offsets.size - 1), "<=", where="offsets are no bins")
@@ -387,7 +387,7 @@ def pieces_match_definition(t: Trial) -> Iterator[Evidence]:
 
 
 def _of_pieces(indices: Array, starts: Array, sizes: Array, offsets: Array, strategy: str) -> Counter[Any]:
-    """Return what `_held` does of pieces; wrapped bins leave nothing free but their order."""
+    """Count bins of pieces as `_held` does; wrapped bins are fixed up to their order."""
     if strategy != oracle.WRAPPED:
         return _held(sizes, offsets, strategy)
     pieces = list(zip(indices.tolist(), starts.tolist(), sizes.tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""The efficiency of a packing, as libraries compute it: one quotient of whole numbers."""
+"""The textbook limit of the efficiency of a packing: one quotient of integers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def pack_sequences(
 ) -> Mapping[str, npt.NDArray[np.float64]]:
     """Bound the rounding of the efficiency.
 
-    Whole tensors of torch and MLX divide to float32, Python's numbers to float64. No packing needs fewer bins than the
-    tokens fill, so the quotient over that many is the largest, and so is its rounding.
+    Integer tensors of torch and MLX divide to float32, Python's integers to float64. The bound uses the fewest possible
+    bins, for which the quotient and its rounding are largest.
 
     Args:
         lengths: (N,) tokens of each sequence.
         max_length: tokens of a bin.
-        strategy: any; the bound is the same.
-        over_long: any; what truncation cuts makes the quotient smaller.
+        strategy: not used.
+        over_long: not used; truncation only lowers the quotient.
 
     Returns:
         "efficiency": (), float64.
@@ -34,5 +34,5 @@ def pack_sequences(
 
 
 def _quotient(tokens: int, room: int, dtype: str) -> Number:
-    """Divide, where either whole number may have to be rounded to the dtype first."""
+    """Divide integers that may first be rounded to the dtype."""
     return number(tokens, dtype).plus_relative(1.0) / number(room, dtype).plus_relative(1.0)

@@ -1,4 +1,4 @@
-"""Is Philox 4x32-10 the published generator, and is a draw's uniform a function of who asks and of nothing else?"""
+"""Is Philox 4x32-10 the published generator, and does a draw's uniform depend on its key alone?"""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _wanted(t: Draw) -> np.ndarray[Any, Any]:
 
 
 def _distinct_words(t: Draw) -> Iterator[Evidence]:
-    wanted = _wanted(t)
-    yield t.precondition("distinct words", np.unique(wanted).size, ">=", wanted.size - 1)
+    want = _wanted(t)
+    yield t.precondition("distinct words", np.unique(want).size, ">=", want.size - 1)
 
 
 @gate(
@@ -62,10 +62,10 @@ def _distinct_words(t: Draw) -> Iterator[Evidence]:
     requires=_distinct_words,
 )
 def known_answers(t: Trial) -> Iterator[Evidence]:
-    """Compare with the published vectors where there are any, else with the oracle, which meets them too."""
-    wanted = _wanted(t)
+    """Compare with the published vectors, or else with the oracle, which reproduces them."""
+    want = _wanted(t)
     words = t.got(PHILOX, counter=t.inputs["counter"], key=t.inputs["key"])["words"]
-    differing = int(np.sum(words != wanted)) if words.shape == wanted.shape else wanted.size
+    differing = int(np.sum(words != want)) if words.shape == want.shape else want.size
     yield t.number("words that differ", differing, "<=")
 
 
@@ -119,18 +119,18 @@ def _distinct_uniforms(t: Draw) -> Iterator[Evidence]:
     requires=_distinct_uniforms,
 )
 def uniforms_keyed(t: Trial) -> Iterator[Evidence]:
-    """Compare uniforms and coins bit by bit, and ask again for one prompt by itself."""
+    """Compare uniforms and coins bit by bit, and draw once more for one prompt alone."""
     inputs = dict(t.inputs)
-    wanted, coins = t.want(UNIFORMS, **inputs), t.want(XTC_COINS, **inputs)
+    want, coins = t.want(UNIFORMS, **inputs), t.want(XTC_COINS, **inputs)
     got = t.got(UNIFORMS, **inputs)["uniforms"]
-    yield t.number("uniforms that differ", _differing(got, wanted), "<=")
+    yield t.number("uniforms that differ", _differing(got, want), "<=")
     yield t.number("coins that differ", _differing(t.got(XTC_COINS, **inputs)["uniforms"], coins), "<=")
     alone: dict[str, Any] = {
-        name: np.broadcast_to(inputs[name], wanted.shape)[-1:] for name in ("round_", "prompt", "sample", "token")
+        name: np.broadcast_to(inputs[name], want.shape)[-1:] for name in ("round_", "prompt", "sample", "token")
     }
     again = t.got(UNIFORMS, seed=inputs["seed"], **alone)["uniforms"]
-    yield t.number("uniforms of one row that differ when it is asked for alone", _differing(again, wanted[-1:]), "<=")
+    yield t.number("uniforms of one row that differ when it is asked for alone", _differing(again, want[-1:]), "<=")
 
 
-def _differing(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> int:
-    return int(np.sum(got != wanted)) if np.shape(got) == wanted.shape else wanted.size
+def _differing(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> int:
+    return int(np.sum(got != want)) if np.shape(got) == want.shape else want.size

@@ -1,4 +1,4 @@
-"""The edits of the preference losses: other losses and libraries' conventions, and the mistakes that people make."""
+"""The edits of the preference losses: other losses, conventions of libraries, and mistakes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gates.families.rows import MASKS
 
 LOGISTIC: dict[str, Any] = {"form": "logistic", "number": "log-ratio", "place": "inside", "margin": None, "nll": "none"}
 PLAIN = {**LOGISTIC, "row": "sum", "penalty": None, "smoothing": 0.0}
-AVERAGED = "dpo averaged over tokens"  # which an edit of the rows gives
-ALONE = frozenset(("simpo", "orpo", "cpo"))  # that have no reference
+AVERAGED = "dpo averaged over tokens"  # equals an edit of the rows
+ALONE = frozenset(("simpo", "orpo", "cpo"))  # losses without a reference
 
-ROWS = {  # words of what a row's log-ratio is divided by, and whether some library has it on purpose
+ROWS = {  # description of the reduction of a row, and whether a library does it on purpose
     "sum": ("log-ratios summed over tokens", True),
     "mean": ("log-ratios averaged over each completion's tokens", True),
     "width": ("log-ratios averaged over the padded width", False),
@@ -114,9 +114,9 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
 
 
 def losses(asked: Choices) -> dict[str, dict[str, Any]]:
-    """Return the choices of other losses by name, those whose constants are given or have a usual value."""
+    """Return the choices of other losses by name, if their constants are known or have a usual value."""
     reference = {} if asked["reference"] == "none" and asked["name"] in ALONE else {"reference": asked["reference"]}
-    of = {
+    by_name = {
         "dpo": {**PLAIN, **reference},
         "hinge": {**PLAIN, "form": "hinge", **reference},
         "ipo with sums": {**PLAIN, "form": "ipo", **reference},
@@ -140,8 +140,8 @@ def losses(asked: Choices) -> dict[str, dict[str, Any]]:
         "apo_down": {**PLAIN, "form": "apo_down", **reference},
     }
     if asked["penalty"]:
-        of["dpop"] = {**PLAIN, "penalty": asked["penalty"], **reference}
-    return of
+        by_name["dpop"] = {**PLAIN, "penalty": asked["penalty"], **reference}
+    return by_name
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
@@ -222,7 +222,7 @@ def _likelihoods(asked: Choices) -> Iterator[Edit]:
     yield Edit("the policy's likelihood alone, without the preference term", {"pairs": "sum", "sign": 0.0})
 
 
-PRESETS = {  # words for a loss that is identified (docs/definitions.md, "Presets")
+PRESETS = {  # descriptions of identified losses (docs/definitions.md, "Presets")
     "dpo": 'dpo (TRL DPOTrainer loss_type="sigmoid")',
     "hinge": 'hinge (TRL loss_type="hinge")',
     "ipo with sums": "ipo with sums (TRL Online DPO)",
@@ -237,16 +237,16 @@ PRESETS = {  # words for a loss that is identified (docs/definitions.md, "Preset
 
 
 def presets(asked: Choices) -> Iterator[Edit]:
-    """Yield the losses by name, with the settings of libraries that choose them."""
-    of = losses(asked)
+    """Yield the published losses with their library settings."""
+    by_name = losses(asked)
     if asked["smoothing"]:
-        smooth = {**of["dpo"], "smoothing": asked["smoothing"]}
+        smooth = {**by_name["dpo"], "smoothing": asked["smoothing"]}
         yield Edit("dpo with label smoothing (conservative DPO)", {**smooth, "smoothed": "conservative"}, True)
         yield Edit('dpo with label smoothing (TRL loss_type="robust")', {**smooth, "smoothed": "robust"}, True)
-    for name, changes in of.items():
+    for name, changes in by_name.items():
         yield Edit(PRESETS[name], changes, convention=True)
     if asked["nll"] == "attended":
-        yield Edit("orpo, likelihood of all tokens (TRL ORPOTrainer)", {**of["orpo"], "nll": "attended"}, True)
+        yield Edit("orpo, likelihood of all tokens (TRL ORPOTrainer)", {**by_name["orpo"], "nll": "attended"}, True)
 
 
 # --- KTO
@@ -280,7 +280,7 @@ MEANS = {
     "weights": "divided by the sum of the weights λ",
     "desirable": "divided by the number of desirable rows",
 }
-OTHERS = frozenset(("next token", "added", "none", "own"))  # references of rows that are no pairs
+OTHERS = frozenset(("next token", "added", "none", "own"))  # edits of the reference that also exist for single rows
 
 
 def edits_of_kto(asked: Choices) -> Iterator[Edit]:
@@ -315,7 +315,7 @@ def _constants_of_kto(asked: Choices) -> Iterator[Edit]:
 
 
 def presets_of_kto(asked: Choices) -> Iterator[Edit]:
-    """Yield KTO's loss with its reference point, and without."""
+    """Yield KTO's loss with and without its reference point."""
     del asked
     yield Edit('kto (TRL KTOTrainer loss_type="kto")', {"anchor": "clamped"}, convention=True)
     yield Edit("kto without a reference point z0", {"anchor": "none"}, convention=True)

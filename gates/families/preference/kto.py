@@ -1,6 +1,6 @@
 """The forward definition of KTO's loss of labelled rows, written once over an arithmetic.
 
-λ(1 − σ(±β(lr − z0))) of each row, lr its summed log-ratio. Source: docs/definitions.md, "Preference losses"; KTO
+The loss of a row is λ(1 − σ(±β(lr − z0))), where lr is its summed log-ratio. Source: docs/definitions.md, "Preference losses"; KTO
 (arXiv 2402.01306), eqs. 8 and 9, as TRL's KTOTrainer writes it.
 """
 
@@ -16,21 +16,21 @@ from gates.arithmetic.functions import Value, absolute, detached, maximum, sigmo
 from gates.arithmetic.number import Floats, gradient, number
 from gates.families.preference import designed, edits
 from gates.families.preference.program import minus_log_sigmoid, widest_of
-from gates.families.preference.sides import Sides, either, held
+from gates.families.preference.sides import Sides, either, rounded_constant
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.model import Array
 
 
-def asked(given: Inputs) -> Choices:
-    """Return the choices that the keywords of `kto_loss` ask for."""
+def asked(call: Inputs) -> Choices:
+    """Return the choices that a call of `kto_loss` asks for."""
     return {
         "mask": "given",
         "row": "sum",
         "reference": "given",
-        "beta": given["beta"],
+        "beta": call["beta"],
         "anchor": "clamped",
         "labels": "given",
-        "weights": (given["desirable_weight"], given["undesirable_weight"]),
+        "weights": (call["desirable_weight"], call["undesirable_weight"]),
         "loss": "1 − σ",
         "mean": "rows",
         "sign": 1.0,
@@ -47,11 +47,11 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 
 def _rows(sides: Sides) -> tuple[Value, Array, Value]:
-    """Return the argument of each row's sigmoid, which rows are desirable, and the weight of each, (B,)."""
+    """Return the argument of the sigmoid, whether the row is desirable, and the weight, (B,) each."""
     data, chosen, beta = sides.data, sides.chosen, sides.scalar("beta")
     good = np.asarray(data["desirable"], bool) ^ (chosen["labels"] == "swapped")
     sign = {"all desirable": 1.0, "all undesirable": -1.0}.get(chosen["labels"], np.where(good, 1.0, -1.0))
-    up, down = (held(data, x) for x in chosen["weights"])
+    up, down = (rounded_constant(data, x) for x in chosen["weights"])
     anchor = _anchor(data, chosen["anchor"], sides.rows)
     z = beta * (sides.rows - anchor) if chosen["anchor"] != "without β" else beta * sides.rows - anchor
     return z * sign, good, where(good, up * np.ones(good.shape), down * np.ones(good.shape))
@@ -65,14 +65,14 @@ def _anchor(data: Data, choice: str, log_ratio: Value) -> Value:
         return own if choice == "own, unclamped" else maximum(0.0, own)
     others = data.lift(data["mismatched"])
     mean = others.mean()
-    found: Mapping[str, Callable[[], Value]] = {
+    anchors: Mapping[str, Callable[[], Value]] = {
         "unclamped": lambda: mean,
         "none": lambda: mean * 0.0,
         "absolute": lambda: absolute(mean),
         "sum": lambda: maximum(0.0, others.sum()),
         "added": lambda: -maximum(0.0, mean),
     }
-    return found.get(choice, lambda: maximum(0.0, mean))()
+    return anchors.get(choice, lambda: maximum(0.0, mean))()
 
 
 def _losses(chosen: Choices, z: Value, weight: Value) -> Value:
@@ -116,10 +116,10 @@ KTO = Program(
 PROGRAMS = (KTO,)
 
 
-def kto_loss(**given: Any) -> dict[str, Floats]:
-    """Return the limits of the op's `loss` and `gradient`, with the gradient by autograd and by hand."""
-    data, chosen = Data(given, bounded=True), asked(given)
-    leaf = number(np.asarray(given["policy"]))
+def kto_loss(**call: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `loss` and `gradient`, over gradients by autograd and by hand."""
+    data, chosen = Data(call, bounded=True), asked(call)
+    leaf = number(np.asarray(call["policy"]))
     losses = [compute(data, {**chosen, "written": form}, leaf)["loss"] for form in MISSES]
     gradients = [gradient(loss, leaf)[0] for loss in losses]
     sides = Sides(data, chosen, leaf)

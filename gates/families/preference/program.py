@@ -1,7 +1,7 @@
 """The forward definitions of preference learning, written once over an arithmetic.
 
-Log-ratios of tokens are added up to one number of each row; a loss is a function of the chosen and the rejected row's number,
-perhaps plus a likelihood. Its gradient is the derivative of what is computed; a careful author may write it by hand too.
+The log-ratios of a row are reduced to one number; a loss is a function of the numbers of the chosen and the rejected row,
+perhaps plus a likelihood. Its gradient is derived from it; limits include gradients written by hand.
 Source: docs/definitions.md, "Preference losses", as TRL's DPOTrainer, CPOTrainer, ORPOTrainer and KTOTrainer write them.
 """
 
@@ -17,11 +17,11 @@ from gates.arithmetic.forms import accurate, merged
 from gates.arithmetic.functions import Value, absolute, exp, log, logsigmoid, maximum, sigmoid, where
 from gates.arithmetic.number import Floats, Number, gradient, number, widest
 from gates.families.preference import designed, edits
-from gates.families.preference.sides import Sides, either, held, likelihood
+from gates.families.preference.sides import Sides, either, likelihood, rounded_constant
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.rows import tokens
 
-LOSSES: Mapping[str, dict[str, Any]] = {  # what each loss asks for, beside the rest of `asked`
+LOSSES: Mapping[str, dict[str, Any]] = {  # the choices of each loss that differ from those of `asked`
     "dpo": {},
     "hinge": {"form": "hinge"},
     "ipo": {"form": "ipo"},
@@ -32,31 +32,31 @@ LOSSES: Mapping[str, dict[str, Any]] = {  # what each loss asks for, beside the 
 }
 
 
-def asked(given: Inputs) -> Choices:
-    """Return the choices that the keywords of `preference_loss` ask for.
+def asked(call: Inputs) -> Choices:
+    """Return the choices that a call of `preference_loss` asks for.
 
     Raises:
-        KeyError: no loss has this name.
+        KeyError: the loss is unknown.
     """
-    name = given["loss"]
-    found: dict[str, Any] = {
+    name = call["loss"]
+    choices: dict[str, Any] = {
         "mask": "given",
-        "row": "mean" if given.get("lengths") == "mean" else "sum",
-        "reference": "none" if given.get("reference") is None else "given",
+        "row": "mean" if call.get("lengths") == "mean" else "sum",
+        "reference": "none" if call.get("reference") is None else "given",
         "sides": "in turn",
         "gradient": "both",
         "number": "log-ratio",
         "form": "logistic",
-        "beta": given["beta"],
+        "beta": call["beta"],
         "place": "inside",
-        "smoothing": given.get("label_smoothing") or 0.0,
+        "smoothing": call.get("label_smoothing") or 0.0,
         "smoothed": "conservative",
         "target": "1/(2β)",
-        "penalty": given.get("penalty"),
+        "penalty": call.get("penalty"),
         "penalised": "chosen",
-        "margin": given.get("margin"),
+        "margin": call.get("margin"),
         "nll": "none",
-        "alpha": 1.0 if given.get("nll") is None else given["nll"],
+        "alpha": 1.0 if call.get("nll") is None else call["nll"],
         "pairs": "mean",
         "sign": 1.0,
         "name": name,
@@ -64,16 +64,16 @@ def asked(given: Inputs) -> Choices:
         "rest": "log1p",
         **LOSSES[name],
     }
-    return found | ({"nll": "attended"} if given.get("attention_mask") is not None else {})
+    return choices | ({"nll": "attended"} if call.get("attention_mask") is not None else {})
 
 
 def forms(chosen: Choices) -> Iterator[Choices]:
-    """Yield the usual ways to write a loss with these choices."""
+    """Yield the usual algebraic forms of a loss with these choices."""
     if chosen["form"] != "logistic":
         yield {"written": "once"}
         return
     yield from ({"written": name} for name in LOG_SIGMOIDS)
-    if chosen["number"] == "odds":  # differentiated in their own way
+    if chosen["number"] == "odds":  # whose gradients round differently
         yield {"written": "log-sigmoid", "rest": "expm1"}
         yield {"written": "log of sigmoid", "rest": "log"}
 
@@ -101,7 +101,7 @@ def loss_of_pairs(sides: Sides) -> Value:
 
 
 def apart(sides: Sides, c: Value, r: Value) -> Value:
-    """Return how far the numbers of a pair are apart: log-ratios, or ORPO's log-odds a − log(1 − e^a)."""
+    """Return the difference of a pair's numbers: log-ratios, or ORPO's log-odds a − log(1 − e^a)."""
     choice = sides.chosen["number"]
     if choice == "log-ratio":
         return c - r
@@ -124,34 +124,34 @@ RESTS: Mapping[str, Callable[[Number], Number]] = {  # forms of log(1 − e^a)
 
 
 def margin(sides: Sides, c: Value, r: Value) -> Value:
-    """Return the argument of the sigmoid: β times what is apart, less the margin."""
+    """Return the argument of the sigmoid: β times the difference, less the margin."""
     return either(*_margins(sides, c, r))
 
 
 def _margins(sides: Sides, c: Value, r: Value) -> list[Value]:
-    """Return the margin, β outside the difference and then inside."""
+    """Return the forms of the margin, first with β outside the difference, then inside."""
     chosen, beta, h = sides.chosen, sides.scalar("beta"), apart(sides, c, r)
     behind = PENALISED[chosen["penalised"]](sides, c, r) if chosen["penalty"] is not None else None
     less = None if behind is None else sides.scalar("penalty") * behind
     if chosen["place"] in {"inside", "both"}:
-        found = [beta * (h if less is None else h - less)]
+        margins = [beta * (h if less is None else h - less)]
         if behind is not None:
-            found.append(beta * h - beta * sides.scalar("penalty") * behind)
+            margins.append(beta * h - beta * sides.scalar("penalty") * behind)
         elif chosen["number"] == "log-ratio" and chosen["margin"] is None:
-            found.append(beta * c - beta * r)
+            margins.append(beta * c - beta * r)
         elif chosen["margin"] is not None:
-            return [found[0] - sides.scalar("margin"), beta * (h - sides.scalar("margin") / beta)]
+            return [margins[0] - sides.scalar("margin"), beta * (h - sides.scalar("margin") / beta)]
     elif chosen["place"] in {"chosen", "rejected"}:
-        found = [beta * c - r if chosen["place"] == "chosen" else c - beta * r]
+        margins = [beta * c - r if chosen["place"] == "chosen" else c - beta * r]
     else:
-        found = [h if less is None else h - less]
-        found = [found[0] / beta] if chosen["place"] == "divides" else found
+        margins = [h if less is None else h - less]
+        margins = [margins[0] / beta] if chosen["place"] == "divides" else margins
     if chosen["penalised"] == "without β":
-        found = [x - sides.scalar("penalty") * maximum(0.0, -c) for x in found]
-    return found if chosen["margin"] is None else [x - sides.scalar("margin") for x in found]
+        margins = [x - sides.scalar("penalty") * maximum(0.0, -c) for x in margins]
+    return margins if chosen["margin"] is None else [x - sides.scalar("margin") for x in margins]
 
 
-PENALISED: Mapping[str, Callable[[Sides, Value, Value], Value | None]] = {  # DPOP's penalty of each pair, over λ
+PENALISED: Mapping[str, Callable[[Sides, Value, Value], Value | None]] = {  # DPOP's penalty of each pair, without λ
     "chosen": lambda sides, c, r: maximum(0.0, -c),  # noqa: ARG005
     "chosen gains": lambda sides, c, r: maximum(0.0, c),  # noqa: ARG005
     "rejected": lambda sides, c, r: maximum(0.0, -r),  # noqa: ARG005
@@ -162,7 +162,7 @@ PENALISED: Mapping[str, Callable[[Sides, Value, Value], Value | None]] = {  # DP
     "without β": lambda sides, c, r: None,  # noqa: ARG005
     "outside": lambda sides, c, r: None,  # noqa: ARG005
 }
-LOG_SIGMOIDS: Mapping[str, Callable[[Number], Number]] = {  # forms of log σ, each differentiated in its own way
+LOG_SIGMOIDS: Mapping[str, Callable[[Number], Number]] = {  # forms of log σ, whose gradients round differently
     "log-sigmoid": bounded.logsigmoid,
     "log of sigmoid": lambda z: bounded.log(bounded.sigmoid(z)),
     "log1p": lambda z: -bounded.log1p(bounded.exp(-z)),
@@ -170,7 +170,7 @@ LOG_SIGMOIDS: Mapping[str, Callable[[Number], Number]] = {  # forms of log σ, e
 
 
 def minus_log_sigmoid(z: Value, written: str = "in any form") -> Value:
-    """Return −log σ(z); its slope −σ(−z) may be written 1 − σ(z) too, which loses digits."""
+    """Return −log σ(z); its slope −σ(−z) may also be written σ(z) − 1, which loses digits."""
     if not isinstance(z, Number):
         return -logsigmoid(z)
     if written in LOG_SIGMOIDS:
@@ -202,7 +202,7 @@ def _square(sides: Sides, c: Value, r: Value) -> Value:
 
 
 def target(sides: Sides) -> Value:
-    """Return what IPO draws the margin to."""
+    """Return IPO's target of the margin."""
     beta = sides.scalar("beta")
     return TARGETS[sides.chosen["target"]](beta)
 
@@ -271,10 +271,10 @@ PAIRS = Program(
 PROGRAMS = (PAIRS,)
 
 
-def preference_loss(**given: Any) -> dict[str, Floats]:
-    """Return the limits of the op's `loss` and `gradient`, with the gradient by autograd and by hand."""
-    data, chosen = Data(given, bounded=True), asked(given)
-    leaf = number(np.asarray(given["policy"]))
+def preference_loss(**call: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `loss` and `gradient`, over gradients by autograd and by hand."""
+    data, chosen = Data(call, bounded=True), asked(call)
+    leaf = number(np.asarray(call["policy"]))
     losses = [compute(data, {**chosen, **form}, leaf)["loss"] for form in forms(chosen)]
     gradients = [gradient(loss, leaf)[0] for loss in losses]
     if chosen["form"] == "logistic":
@@ -283,7 +283,7 @@ def preference_loss(**given: Any) -> dict[str, Floats]:
 
 
 def widest_of(losses: Iterable[Number], gradients: Iterable[Number]) -> dict[str, Floats]:
-    """Return the limits of a loss and of its gradient, each the widest of its accurate forms."""
+    """Return the limits of a loss and its gradient, each the widest over its accurate forms."""
     return {"loss": widest(map(accurate, losses)), "gradient": widest(map(accurate, gradients))}
 
 
@@ -291,7 +291,7 @@ def _by_hand(sides: Sides) -> Iterator[Number]:
     """Yield the gradient by the log-probs, −((1 − s) σ(−z) − s σ(z)) / P dz, with σ(−z) or 1 − σ(z)."""
     chosen, rows = sides.chosen, sides.rows
     z = margin(sides, *sides.split(rows))
-    s = held(sides.data, chosen["smoothing"] or 0.0)
+    s = rounded_constant(sides.data, chosen["smoothing"] or 0.0)
     moved, pair = gradient(z, rows)[0], np.arange(rows.shape[0]) // 2
     for closed in (bounded.sigmoid(-z), 1.0 - bounded.sigmoid(z)):
         slope = -(closed * (1.0 - s) - (1.0 - closed) * s) / float(z.shape[0])
@@ -306,11 +306,11 @@ def _by_hand(sides: Sides) -> Iterator[Number]:
         yield spread
 
 
-def winner_loss(**given: Any) -> dict[str, Floats]:
-    """Return the limits of the op's `loss` and `gradient`; sums over micro-batches are bounded by those in one part."""
-    groups = np.asarray(given["scores"], np.float64).reshape(-1, given["group_size"])
+def winner_loss(**call: Any) -> dict[str, Floats]:
+    """Return the textbook limits of `loss` and `gradient`; one part bounds the sums over micro-batches."""
+    groups = np.asarray(call["scores"], np.float64).reshape(-1, call["group_size"])
     rows = np.nanargmax(groups, axis=1) + groups.shape[1] * np.arange(len(groups))
-    counts = np.asarray(given["mask"], bool) & np.isin(np.arange(groups.size), rows)[:, None]
-    lp = where(counts, number(np.asarray(given["policy"])), 0.0)
+    counts = np.asarray(call["mask"], bool) & np.isin(np.arange(groups.size), rows)[:, None]
+    lp = where(counts, number(np.asarray(call["policy"])), 0.0)
     mean = -(lp.sum(1, keepdims=True) / tokens(counts)).reshape(-1).sum() / float(len(rows))
     return {"loss": mean.limit(), "gradient": gradient(mean, lp)[0].limit()}

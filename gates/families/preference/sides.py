@@ -1,4 +1,4 @@
-"""Pairs of completions in a forward definition: which slots count, the reference, a row's number, and likelihoods."""
+"""Pairs of completions in a forward definition: masks, reference, the number of a row, and likelihoods."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gates.model import Array
 
 
 def counted(inputs: Inputs, choice: str) -> Array:
-    """Return the slots that hold a completion's token, as the chosen mask says."""
+    """Return the slots that count, by the chosen mask."""
     mask = np.asarray(inputs["mask"], bool)
     columns = np.arange(mask.shape[1])
     if choice == "prompt too":
@@ -28,17 +28,17 @@ def counted(inputs: Inputs, choice: str) -> Array:
 
 
 def either(first: Value, *others: Value) -> Value:
-    """Return a number that a program may compute in several forms, differentiated like the first."""
+    """Return a number with the widest bound of several forms; its gradient is that of the first."""
     return merged(first, *others) if isinstance(first, Number) else first
 
 
 class Sides:
-    """The rows of both sides of every pair, and the choices that read them.
+    """The rows of both sides of every pair, with the choices of a program.
 
     Attributes:
         counts: the slots that count, (2P, T).
         lp: log-probs of the policy, the variable of the gradient.
-        base: what is subtracted from them, or None.
+        base: the log-probs that are subtracted, or None.
         rows: the number of each row, (2P,): its log-ratio, summed or averaged over tokens.
         chosen: the choices.
     """
@@ -48,12 +48,12 @@ class Sides:
         self.counts = counted(data.inputs, chosen["mask"])
         self.base = self._base()
         self.rows = self._added(self.lp)
-        if self.base is not None:  # a sum of differences, or a difference of sums
+        if self.base is not None:  # the sum of differences or the difference of sums
             self.rows = either(self._added(self.lp - self.base), self.rows - self._added(self.base))
 
     def scalar(self, name: str) -> Value:
-        """Return a chosen constant such as β, in the data's dtype or wider."""
-        return held(self.data, self.chosen[name] or 0.0)
+        """Return a chosen constant such as β, which a program may keep in a wider dtype."""
+        return rounded_constant(self.data, self.chosen[name] or 0.0)
 
     def _base(self) -> Value | None:
         choice, even = self.chosen["reference"], (np.arange(len(self.counts)) % 2 == 0)[:, None]
@@ -69,16 +69,16 @@ class Sides:
 
     @property
     def divisor(self) -> Array:
-        """What a row's sum is divided by, (2P, 1)."""
+        """The divisor of a row's sum, (2P, 1)."""
         return DIVISORS[self.chosen["row"]](tokens(self.counts), self.counts)
 
     def shortfalls(self) -> Value:
-        """Return for each row Σ max(0, reference − policy), (2P,)."""
+        """Return Σ max(0, reference − policy) of each row, (2P,)."""
         behind = -self.lp if self.base is None else self.base - self.lp
         return total(maximum(0.0, behind), self.counts).reshape(-1)
 
     def split(self, rows: Value) -> tuple[Value, Value]:
-        """Return the chosen and the rejected ones of numbers of rows, (P,) each."""
+        """Split numbers of rows into chosen and rejected, (P,) each."""
         half = len(self.counts) // 2
         choice, gradient = self.chosen["sides"], self.chosen["gradient"]
         c, r = (rows[:half], rows[half:]) if choice == "halves" else (rows[0::2], rows[1::2])
@@ -89,7 +89,7 @@ class Sides:
         return detached(c) if gradient == "rejected" else c, detached(r) if gradient == "chosen" else r
 
     def spread(self, by_row: Value) -> Value:
-        """Return a gradient by the rows' numbers, (2P,), as one by their tokens' log-probs."""
+        """Return the gradient by tokens' log-probs, given that by the rows' numbers, (2P,)."""
         wide = by_row.reshape(-1, 1)
         return (wide if self.chosen["row"] == "sum" else wide / self.divisor) * self.counts
 
@@ -113,8 +113,8 @@ DIVISORS: Mapping[str, Callable[[Array, Array], Array]] = {
 }
 
 
-def held(data: Data, value: float) -> Value:
-    """Return a constant as a program may have it: rounded to the dtype, or not."""
+def rounded_constant(data: Data, value: float) -> Value:
+    """Return a constant that a program may or may not round to the dtype."""
     if not data.bounded:
         return float(value)
     rounded = constant(value, data.lift(np.asarray(data["policy"])[:0]).dtype)
@@ -122,7 +122,7 @@ def held(data: Data, value: float) -> Value:
 
 
 def likelihood(sides: Sides, choice: str) -> Value:
-    """Return the mean −log π of a set of tokens, perhaps as the mean over rows of each row's mean or sum."""
+    """Return the mean −log π over a set of tokens, or the mean over rows of row means or sums."""
     first, second = (0, 1) if sides.chosen["sides"] != "swapped" else (1, 0)
     side = {"both sides": None, "rejected tokens": second}.get(choice, first)
     counts = np.ones_like(sides.counts) if choice == "all slots" else sides.counts
@@ -140,7 +140,7 @@ def likelihood(sides: Sides, choice: str) -> Value:
 
 
 def averaged(sums: Value, n: float) -> Value:
-    """Return a sum over n; its gradient is divided by n, or multiplied by 1 / n."""
+    """Return a sum over n, whose gradient may be divided by n or multiplied by 1 / n."""
     mean = sums / n
     if not isinstance(mean, Number):
         return mean

@@ -18,13 +18,13 @@ def negated(original: Fn, part: Any) -> Any:
 
 @mutation
 def without_smoothing(original: Fn, x: Any, settings: Any) -> Any:
-    """Take every label at its word."""
+    """Ignore label smoothing."""
     return original(x, replace(settings, label_smoothing=0.0))
 
 
 @mutation
 def averaged(original: Fn, part: Any, *, reference_free: Any, average: Any) -> Any:
-    """Divide by the tokens always, except where it is asked for."""
+    """Invert whether log-ratios are averaged over tokens."""
     return original(part, reference_free=reference_free, average=not average)
 
 
@@ -36,18 +36,18 @@ def always_free(original: Fn, part: Any, **asked: Any) -> Any:
 
 @mutation
 def second_on_ties(original: Fn, scores: Any) -> Any:
-    """Ask with the two completions exchanged, and exchange the answer."""
+    """Compare with the two completions exchanged, so that ties go to the second."""
     return original(scores.reshape(-1, 2)[:, ::-1].reshape(-1)).reshape(-1, 2)[:, ::-1].reshape(-1)
 
 
 @mutation
 def nan_wins(_original: Fn, scores: Any, group_size: int) -> Any:
-    """Take argmax's word for a NaN."""
+    """Take argmax, which prefers NaN."""
     groups = scores.reshape(-1, group_size)
     return np.argmax(groups, axis=1) + group_size * np.arange(len(groups))
 
 
 @mutation
 def everyone(original: Fn, part: Any) -> Any:
-    """Learn from all rows."""
+    """Train on all rows."""
     return part.mask | original(part)

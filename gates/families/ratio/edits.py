@@ -1,4 +1,4 @@
-"""Edits of importance ratios, off-policy weights and their statistics: conventions, and the mistakes that people make."""
+"""The edits of importance ratios, off-policy weights and their statistics: conventions and mistakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gates.families.edits import conventions_first, mistakes, numbers, others
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 
-LEVELS = {  # words, and whether some library has it on purpose
+LEVELS = {  # description, and whether a library does it on purpose
     "token": ("the ratio of each token", True),
     "seq_mean": ("the ratio of the row, exp(mean D)", True),
     "seq_sum": ("the ratio of the row, exp(Σ D)", True),
@@ -37,7 +37,7 @@ BOUNDS = (0.1, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
 def _of_pair(asked: Choices, inverted: str) -> Iterator[Edit]:
-    """Yield what may go wrong before a ratio is bounded."""
+    """Yield the mistakes before a ratio is bounded."""
     yield Edit(inverted, {"log_ratio": "inverted"})
     yield Edit("exp(|D|)", {"log_ratio": "absolute"})
     yield Edit("log-probs of the second policy shifted by one token", {"log_ratio": "next"})
@@ -130,22 +130,22 @@ def _bounds(asked: Choices) -> Iterator[Edit]:
         yield from numbers("c_min", "low", [x for x in BOUNDS if x <= high], asked)
 
 
-def ratio_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every level can be named
-    """Yield the ratios by name."""
+def ratio_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
+    """Yield the published ratios."""
     yield Edit("the ratio of each token (PPO, GRPO)", {"level": "token"}, convention=True)
     yield Edit("the ratio of the row, exp(mean D) (GSPO)", {"level": "seq_mean"}, convention=True)
     yield Edit("the ratio of the row, exp(Σ D) (RLOO)", {"level": "seq_sum"}, convention=True)
 
 
-def weight_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  every setting can be named
-    """Yield the corrections by name, with the settings of TRL that choose them (docs/definitions.md, "Presets")."""
+def weight_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
+    """Yield the corrections with their TRL settings (docs/definitions.md, "Presets")."""
     for mode, level in (("token", "token"), ("sequence", "seq_sum")):
         for correction, name in (("tis", "truncate"), ("mis", "mask")):
             words = f'{correction}, {LEVELS[level][0]} (TRL vllm_importance_sampling_mode="{mode}_{name}")'
             yield Edit(words, {"level": level, "correction": correction}, convention=True)
 
 
-STATISTICS: Mapping[str, Mapping[str, str]] = {  # of each statistic, what is computed instead
+STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake → what is computed instead
     "mean": {"geometric": "exp of the mean of D for the mean ratio"},
     "size": {"signed": "the largest D for the largest |D|", "of the ratio": "the largest |r − 1| for the largest |D|"},
     "p99": {

@@ -8,7 +8,7 @@ from gates.families.rollout.op import BATCH_INPUTS, MODEL_INPUTS
 from gates.model import Op, Output
 from reference.oracle import ratio, statistics
 
-NAN_UNRECORDED = {"nan_sampling": "unrecorded"}  # a rule of ours: asked of subjects that declare the convention
+NAN_UNRECORDED = {"nan_sampling": "unrecorded"}  # a rule of Gates, asked only of subjects that declare it
 
 PAIR_INPUTS = {
     "mask": "(B, T) bool, or None; what masked slots hold is not read",

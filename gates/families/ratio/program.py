@@ -1,4 +1,4 @@
-"""Importance ratios and off-policy weights: the forward formulas, composed of choices.
+"""The forward formulas of importance ratios and off-policy weights, composed of choices.
 
 Source: docs/definitions.md, "Importance ratios, off-policy weights and ratio statistics"; TRL's GRPOTrainer (token, sequence,
 `vllm_importance_sampling_mode`) and RLOOTrainer, which sums log-probs before it subtracts them.
@@ -16,29 +16,29 @@ from gates.arithmetic.number import Floats
 from gates.families.limits import limits
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.ratio import edits
-from gates.families.ratio import inputs as made
+from gates.families.ratio import inputs as generators
 from gates.families.rows import Grid, misread, tokens, total
 from gates.model import Array
 
 SUMS = ("of differences", "difference of sums")  # the usual forms of a row's log-ratio
-SLACK = 1.0  # roundings of a bound: some programs hold it in the data's dtype, others wider
+SLACK = 1.0  # roundings of a bound, which some programs keep in the data's dtype and others in a wider one
 
 
 class Pair:
-    """The tokens of two policies as (B, T), and the choices that read them."""
+    """The tokens of two policies as (B, T), with the choices of a program."""
 
     def __init__(self, data: Data, chosen: Choices, names: tuple[str, str]) -> None:
         self.data, self.chosen = data, chosen
         self.grid = Grid.of(data.inputs, names[0])
         self.counts = misread(self.grid.counts, chosen["mask"])
         self.first, second = self.grid.lifted(data, names[0]), np.asarray(data[names[1]])
-        given = np.asarray(data[names[0]])
-        recorded = np.where(np.isnan(second), given, second).astype(given.dtype)
+        first = np.asarray(data[names[0]])
+        recorded = np.where(np.isnan(second), first, second).astype(first.dtype)
         self.second = self.grid.wide(data.lift(recorded))
-        self.dtype = given.dtype.name
+        self.dtype = first.dtype.name
 
     def moved(self) -> Value:
-        """Return the log-ratio of each slot, (B, T)."""
+        """Return the log-ratio of each slot, (B, T), in the chosen direction."""
         kind = self.chosen["log_ratio"]
         if kind == "inverted":
             return self.second - self.first
@@ -50,25 +50,25 @@ class Pair:
         return self.first - self.second
 
     def summed(self) -> Value:
-        """Return the sum over each row's tokens, (B, 1)."""
+        """Return the sum of the log-ratios of each row, (B, 1)."""
         if self.chosen["log_ratio"] != "given" or self.chosen["sums"] == "of differences":
             return total(self.moved(), self.counts)
         return total(self.first, self.counts) - total(self.second, self.counts)
 
     def ratio(self) -> Value:
-        """Return the ratio of each slot or row, before padding is set: (B, T), or (B, 1)."""
-        found = LEVELS[self.chosen["level"]](self)
+        """Return the ratio of each slot or row, (B, T) or (B, 1); padding is not set yet."""
+        log_ratio = LEVELS[self.chosen["level"]](self)
         kind = self.chosen["form"]
         if kind == "log":
-            return found
+            return log_ratio
         if kind == "first order":
-            return found + 1.0
+            return log_ratio + 1.0
         if kind == "exponent clipped":
-            return exp(clip(found, -1.0, 1.0))
-        return exp(found)
+            return exp(clip(log_ratio, -1.0, 1.0))
+        return exp(log_ratio)
 
     def scalar(self, value: float) -> Value:
-        """Return a bound in the data's dtype or wider."""
+        """Return a bound, which a program may keep in the data's dtype or in a wider one."""
         return self.data.scalar(value, self.dtype)
 
 
@@ -82,12 +82,12 @@ def _of_batch(pair: Pair) -> Value:
 
 
 def _so_far(pair: Pair) -> Value:
-    """Return the sum of the log-ratios up to each token, by the columns before it."""
+    """Return the sum of the log-ratios up to each token, (B, T)."""
     kept, columns = where(pair.counts, pair.moved(), 0.0), np.arange(pair.counts.shape[1])
     return (kept.reshape(len(pair.counts), 1, -1) * (columns[:, None] >= columns)).sum(-1)
 
 
-LEVELS: Mapping[str, Callable[[Pair], Value]] = {  # to the logarithm of the ratio
+LEVELS: Mapping[str, Callable[[Pair], Value]] = {  # the logarithm of the ratio at each level
     "token": lambda pair: pair.moved(),
     "seq_mean": lambda pair: pair.summed() / tokens(pair.counts),
     "seq_sum": lambda pair: pair.summed(),
@@ -103,7 +103,7 @@ LEVELS: Mapping[str, Callable[[Pair], Value]] = {  # to the logarithm of the rat
     "first token": lambda pair: total(pair.moved(), pair.counts & ~misread(pair.counts, "without first")),
 }
 BY_TOKEN = frozenset(("token", "so far"))
-MEANS: Mapping[str, Callable[[Pair, Value], Value]] = {  # of the token ratios of a row, (B, 1)
+MEANS: Mapping[str, Callable[[Pair, Value], Value]] = {  # means of the token ratios of a row, (B, 1)
     "mean of ratios": lambda pair, r: total(r, pair.counts) / tokens(pair.counts),
     "sum of ratios": lambda pair, r: total(r, pair.counts),
     "mean of ratios, width": lambda pair, r: r.sum(1, keepdims=True) / _width(pair),
@@ -111,7 +111,7 @@ MEANS: Mapping[str, Callable[[Pair, Value], Value]] = {  # of the token ratios o
 
 
 def asked_ratio(inputs: Inputs) -> Choices:
-    """Return the choices that the keywords of `importance_ratio` ask for."""
+    """Return the choices that a call of `importance_ratio` asks for."""
     return {
         "mask": "given",
         "log_ratio": "given",
@@ -133,30 +133,30 @@ def _padded(inputs: Inputs, name: str) -> bool:
 
 def compute_ratio(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001
     """Return the ratio of each token or row."""
-    pair = Pair(data, chosen, made.RATIO_PAIR)
+    pair = Pair(data, chosen, generators.RATIO_PAIR)
     averaged = MEANS.get(chosen["of_rows"])
-    found = pair.ratio() if averaged is None else averaged(pair, exp(pair.moved()))
+    ratio = pair.ratio() if averaged is None else averaged(pair, exp(pair.moved()))
     if chosen["form"] == "of probabilities":
-        found = exp(pair.first) - exp(pair.second)
+        ratio = exp(pair.first) - exp(pair.second)
     if chosen["form"] == "quotient":
-        found = pair.first / pair.second
+        ratio = pair.first / pair.second
     if chosen["clip"] is not None:
         low, high = chosen["clip"]
-        found = clip(found, low, high)
+        ratio = clip(ratio, low, high)
     by_token = chosen["form"] in {"of probabilities", "quotient"} or (averaged is None and chosen["level"] in BY_TOKEN)
-    return {"ratio": _returned(pair, found, rows=not by_token)}
+    return {"ratio": _returned(pair, ratio, rows=not by_token)}
 
 
-def _returned(pair: Pair, found: Value, *, rows: bool) -> Value:
-    """Return (B, T) numbers in the layout that came, 0 or 1 in padding, or (B,) of rows."""
+def _returned(pair: Pair, values: Value, *, rows: bool) -> Value:
+    """Return values in the layout of the input with 0 or 1 in padding, or (B,) values of rows."""
     shape, padding = pair.chosen["shape"], {"0": 0.0, "1": 1.0}[pair.chosen["padding"]]
     if rows and shape == "given":
-        return found[:, 0]
-    return pair.grid.back(where(pair.counts, found * np.ones(pair.counts.shape), padding))
+        return values[:, 0]
+    return pair.grid.back(where(pair.counts, values * np.ones(pair.counts.shape), padding))
 
 
 def asked_weights(inputs: Inputs) -> Choices:
-    """Return the choices that the keywords of `importance_weights` ask for."""
+    """Return the choices that a call of `importance_weights` asks for."""
     return {
         "mask": "given",
         "log_ratio": "given",
@@ -178,23 +178,23 @@ def asked_weights(inputs: Inputs) -> Choices:
 
 def compute_weights(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001
     """Return the weight of each token or row."""
-    pair = Pair(data, chosen, made.WEIGHTS_PAIR)
+    pair = Pair(data, chosen, generators.WEIGHTS_PAIR)
     if chosen["bounded"] == "tokens":  # each token's ratio before the product of a row
         kept = where(pair.counts, _bounded(pair, exp(pair.moved())), 1.0)
-        found = kept[:, :1]
+        weights = kept[:, :1]
         for column in range(1, pair.counts.shape[1]):
-            found = found * kept[:, column : column + 1]
+            weights = weights * kept[:, column : column + 1]
     elif chosen["bounded"] == "logarithm":
         moved = LEVELS[chosen["level"]](pair)
         low, high = (None if bound is None else pair.scalar(bound) for bound in (chosen["low"], chosen["high"]))
-        found = exp(clip(moved, None if low is None else -low, high))
+        weights = exp(clip(moved, None if low is None else -low, high))
     else:
-        found = _bounded(pair, pair.ratio())
+        weights = _bounded(pair, pair.ratio())
     rows = chosen["bounded"] == "tokens" or chosen["level"] not in BY_TOKEN
     if chosen["after"] != "nothing":
-        counted = np.ones(found.shape, bool) if rows else pair.counts
-        found = AFTER[chosen["after"]](found, counted)
-    return {"weights": _returned(pair, found, rows=rows)}
+        counted = np.ones(weights.shape, bool) if rows else pair.counts
+        weights = AFTER[chosen["after"]](weights, counted)
+    return {"weights": _returned(pair, weights, rows=rows)}
 
 
 def _bounded(pair: Pair, ratio: Value) -> Value:
@@ -205,17 +205,17 @@ def _bounded(pair: Pair, ratio: Value) -> Value:
         return clip(ratio, low, high)
     fixed = {"0": 0.0, "1": 1.0}.get(pair.chosen["outside"])
     strict = pair.chosen["ends"] == "left out"
-    found = ratio
+    weights = ratio
     for bound, above in ((low, False), (high, True)):
         if bound is None:
             continue
         inside = (
             (ratio < bound if strict else ratio <= bound) if above else (ratio > bound if strict else ratio >= bound)
         )
-        found = where(inside, found, bound if fixed is None else fixed)
+        weights = where(inside, weights, bound if fixed is None else fixed)
     if pair.chosen["outside"] == "1 inside":
-        return where((found > 0.0) & (found < high), found * 0.0 + 1.0, 0.0)
-    return found
+        return where((weights > 0.0) & (weights < high), weights * 0.0 + 1.0, 0.0)
+    return weights
 
 
 AFTER: Mapping[str, Callable[[Value, Array], Value]] = {
@@ -233,9 +233,9 @@ RATIO = Program(
     asked=asked_ratio,
     compute=compute_ratio,
     edits=edits.of_ratio,
-    inputs=made.designed_ratio,
+    inputs=generators.designed_ratio,
     outputs=("ratio",),
-    places=made.places_ratio,
+    places=generators.places_ratio,
     presets=edits.ratio_presets,
 )
 WEIGHTS = Program(
@@ -243,21 +243,21 @@ WEIGHTS = Program(
     asked=asked_weights,
     compute=compute_weights,
     edits=edits.of_weights,
-    inputs=made.designed_weights,
+    inputs=generators.designed_weights,
     outputs=("weights",),
-    places=made.places_weights,
+    places=generators.places_weights,
     presets=edits.weight_presets,
 )
 PROGRAMS = (RATIO, WEIGHTS)
 
 
 def importance_ratio(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `ratio` for a call of the op."""
+    """Return the textbook limits of `ratio`."""
     return limits(RATIO, inputs, _forms(inputs), slack=SLACK)
 
 
 def importance_weights(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `weights`. A ratio within its own error of a bound of MIS may count as 0 or as it is."""
+    """Return the textbook limits of `weights`; within its own error of a bound of MIS a ratio may or may not count as 0."""
     return limits(WEIGHTS, inputs, _forms(inputs), slack=SLACK)
 
 

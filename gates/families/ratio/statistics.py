@@ -1,4 +1,4 @@
-"""The statistics of importance ratios: the forward formulas, composed of choices.
+"""The forward formulas of the statistics of importance ratios, composed of choices.
 
 Source: docs/definitions.md, "Ratio statistics".
 """
@@ -16,7 +16,7 @@ from gates.arithmetic.number import Floats, Number, constant, widest
 from gates.families.limits import evaluated
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.ratio import edits
-from gates.families.ratio import inputs as made
+from gates.families.ratio import inputs as generators
 from gates.families.ratio.program import SLACK, SUMS, Pair
 from gates.families.rows import Grid, tokens, total
 from gates.model import Array
@@ -24,18 +24,18 @@ from gates.model import Array
 NAMES = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err", "outside_low", "outside_high")
 CLIPPED = ("clipped_low", "clipped_high")
 ENDS = ("min_sequence_ratio", "max_sequence_ratio")
-FORMS: Mapping[str, tuple[str, ...]] = {  # of each statistic, the usual ways to compute it
+FORMS: Mapping[str, tuple[str, ...]] = {  # the usual forms of each statistic
     "k3": ("by expm1", "d first", "given"),
     "chi2": ("by expm1", "given", "of squares"),
     "ess": ("given", "shifted", "normalised"),
     "mult": ("given", "by maximum"),
     "p99": ("given", "weighted"),
 }
-MOST = 1e-2  # of the value: a form whose limit is larger is not used where another's is smaller; its digits cancel
+MOST = 1e-2  # largest limit of a usable form, relative to its value; beyond, its digits cancel
 
 
 def asked(inputs: Inputs) -> Choices:
-    """Return the choices that the keywords of `ratio_statistics` ask for."""
+    """Return the choices that a call of `ratio_statistics` asks for."""
     return {
         "mask": "given",
         "log_ratio": "given",
@@ -48,23 +48,23 @@ def asked(inputs: Inputs) -> Choices:
 
 
 def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
-    """Return each statistic by its name."""
+    """Return each statistic by name."""
     pair = Pair(data, chosen, ("policy", "behaviour"))
     counts, moved = pair.counts, pair.moved()
     some = counts.any(axis=1)
     gains = None if data.get("advantages") is None else np.asarray(data["advantages"], np.float64)
     by_token = None if gains is None else np.broadcast_to(gains[:, None], counts.shape)[counts]
-    found = _moments(pair, moved[counts], by_token, counts.size)
+    statistics = _moments(pair, moved[counts], by_token, counts.size)
     of_rows = ROWS[chosen["sequences"]](pair)
     if chosen["sequences"] != "empty rows":
         of_rows, gains = of_rows[some], None if gains is None else gains[some]
     sequences = _moments(pair, of_rows, gains, int(of_rows.shape[0]))
-    found |= {f"seq_sum_{name}": value for name, value in sequences.items()}
+    statistics |= {f"seq_sum_{name}": value for name, value in sequences.items()}
     ratios = exp(of_rows)
-    return found | {ENDS[0]: _extreme(ratios, minimum), ENDS[1]: _extreme(ratios, maximum)}
+    return statistics | {ENDS[0]: _extreme(ratios, minimum), ENDS[1]: _extreme(ratios, maximum)}
 
 
-ROWS: Mapping[str, Callable[[Pair], Value]] = {  # to log-ratios of rows, (B,)
+ROWS: Mapping[str, Callable[[Pair], Value]] = {  # log-ratios of rows, (B,)
     "given": lambda pair: pair.summed()[:, 0],
     "empty rows": lambda pair: pair.summed()[:, 0],
     "means": lambda pair: (pair.summed() / tokens(pair.counts))[:, 0],
@@ -73,7 +73,7 @@ ROWS: Mapping[str, Callable[[Pair], Value]] = {  # to log-ratios of rows, (B,)
 
 
 def _moments(pair: Pair, d: Value, gains: Array | None, slots: int) -> dict[str, Value]:
-    """Return the statistics of (n,) log-ratios, of which `slots` would be counted without a mask."""
+    """Return the statistics of (n,) log-ratios; `slots` is their number without a mask."""
     chosen = pair.chosen
     r, size = exp(d), absolute(d)
     largest = {"signed": d, "of the ratio": absolute(r - 1.0)}.get(chosen["size"], size)
@@ -125,34 +125,34 @@ MULT: Mapping[str, Callable[[Value, Value], Value]] = {
 
 
 def _effective(ratios: Value, n: float) -> Value:
-    """Kong's (Σr)² / (n Σr²)."""
+    """Return Kong's (Σr)² / (n Σr²)."""
     total_ = ratios.sum()
     return total_ * total_ / (n * (ratios * ratios).sum())
 
 
 def _quantile(size: Value, how: str, dtype: str) -> Value:
-    """Return a quantile of |D| at position q (n − 1) of the sorted values; it errs by the largest error of a value."""
+    """Return a quantile of |D| at rank q (n − 1), with the largest error of any value."""
     order = np.argsort(plain(size))
     q = 0.95 if how == "95%" else 0.99
     rounded = constant(q, dtype).plus_relative(1.0) if isinstance(size, Number) else q
-    place = rounded * float(len(order) - 1)
-    below = int(np.floor(plain(place) + 1e-9))
+    rank = rounded * float(len(order) - 1)
+    below = int(np.floor(plain(rank) + 1e-9))
     left, right = (_certain(size, order[end]) for end in (below, min(below + 1, len(order) - 1)))
-    share = place - float(below)
+    share = rank - float(below)
     if how in {"lower", "higher"}:
         return left if how == "lower" or plain(share) < 1e-9 else right
     return left * (1.0 - share) + right * share if how == "weighted" else left + (right - left) * share
 
 
 def _certain(values: Value, index: int) -> Value:
-    """Return an element that may be another one of the sorted values."""
+    """Return an element with the largest error of all, because rounding may change the order of the values."""
     if not isinstance(values, Number):
         return values[index]
     return Number(values.value[index], values.dtype, values.error.max(), values.void.any())
 
 
 def _extreme(values: Value, pick: Callable[[Value, Value], Value]) -> Value:
-    """The largest or smallest of (n,) numbers."""
+    """Return the largest or smallest of (n,) numbers."""
     while values.shape[0] > 1:
         half = values.shape[0] // 2
         paired = pick(values[:half], values[half : 2 * half])
@@ -169,7 +169,7 @@ def _joined(first: Value, second: Value) -> Value:
 
 
 def _shares(pair: Pair, d: Value, gains: Array | None, slots: float) -> dict[str, Value]:
-    """Return the shares outside the clip range, and of those that a clip stops."""
+    """Return the shares outside the clip range, and the shares that a clip stops."""
     how, r = pair.chosen["outside"], exp(d)
     low, high = (pair.scalar(float(pair.data[name])) for name in ("epsilon_low", "epsilon_high"))
     below, above = (d < -low, d > high) if how == "log" else (r < 1.0 - low, r > 1.0 + high)
@@ -177,8 +177,8 @@ def _shares(pair: Pair, d: Value, gains: Array | None, slots: float) -> dict[str
     n = slots if how == "of all slots" else float(d.shape[0])
 
     def share(test: object, kept: Array | None = None) -> Value:
-        one = where(test, 1.0, zeros)
-        return (one if kept is None else where(kept, one, zeros)).sum() / n
+        ones = where(test, 1.0, zeros)
+        return (ones if kept is None else where(kept, ones, zeros)).sum() / n
 
     names = {"outside_low": share(below), "outside_high": share(above)}
     if gains is not None:
@@ -196,7 +196,7 @@ PROGRAM = Program(
     asked=asked,
     compute=compute,
     edits=edits.of_statistics,
-    inputs=made.designed_statistics,
+    inputs=generators.designed_statistics,
     outputs=(*(f"{level}{name}" for level in ("", "seq_sum_") for name in (*NAMES, *CLIPPED)), *ENDS),
     optional=frozenset(f"{level}{name}" for level in ("", "seq_sum_") for name in CLIPPED),
 )
@@ -204,17 +204,17 @@ PROGRAMS = (PROGRAM,)
 
 
 def ratio_statistics(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limit of every statistic, by its name; inf where a ratio may overflow."""
-    found: dict[str, list[Number]] = defaultdict(list)
+    """Return the textbook limit of every statistic by name; inf where a ratio may overflow."""
+    by_name: dict[str, list[Number]] = defaultdict(list)
     for sums in SUMS:
         of_index = [{name: forms[min(i, len(forms) - 1)] for name, forms in FORMS.items()} for i in range(3)]
         forms = evaluated(PROGRAM, inputs, [{**form, "sums": sums} for form in of_index], slack=SLACK)
         for name in forms[0]:
             each = [form[name] for form in forms]
-            found[name] += _usable(each) if name.endswith(("k3", "chi2")) else each
-    return {name: widest(each) for name, each in found.items()}
+            by_name[name] += _usable(each) if name.endswith(("k3", "chi2")) else each
+    return {name: widest(each) for name, each in by_name.items()}
 
 
 def _usable(forms: list[Number]) -> list[Number]:
-    """Return the forms whose limit stays below 1% of the value, or all where none does."""
+    """Return the forms whose limit is below 1% of the value, or all if there are none."""
     return [form for form in forms if form.limit() <= MOST * np.abs(form.value)] or forms

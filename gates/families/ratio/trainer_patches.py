@@ -15,7 +15,7 @@ def untempered(original: Fn, logits: Any, ids: Any, temperature: Any) -> Any:
 
 @mutation
 def late_positions(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Count the positions of the decode from one too many after the prefill."""
+    """Start the positions of the decode one too high after the prefill."""
     prefilled = original(*arguments, **rest)
     for layer in prefilled.cache:
         layer.offset = layer.offset + 1
@@ -24,5 +24,5 @@ def late_positions(original: Fn, *arguments: Any, **rest: Any) -> Any:
 
 @mutation
 def reverse_the_ratio(original: Fn, policy: Any, behaviour: Any, *rest: Any, **more: Any) -> Any:
-    """Report how far the old policy is from the new one."""
+    """Report statistics of the inverse ratio."""
     return original(behaviour, policy, *rest, **more)

@@ -12,13 +12,13 @@ from gates.model import Array
 from reference.oracle import sampling
 from reference.oracle.sampling import Sampling
 
-ETA_FLOAT64_SAMPLER = 2.0**-40  # clause 4: how far a float64 sampler's sums may move a boundary
-SLACK = 8.0  # clause 10: differences allowed above λ + 5√λ
+ETA_FLOAT64_SAMPLER = 2.0**-40  # clause 4: error of a float64 sampler's sums
+SLACK = 8.0  # clause 10: allowed differences beyond λ + 5√λ
 
 
 @dataclass(slots=True)
 class Comparison:
-    """Counts over all rows that were compared so far."""
+    """Counts over all rows compared so far."""
 
     limit: float  # E of clause 2, in nats
     choice: Mapping[str, Any]  # temperature, top_p, …
@@ -26,7 +26,7 @@ class Comparison:
     differences: int = 0  # rows cut at a first differing token
     unexplained: int = 0
     expected: float = 0.0  # λ of clause 9
-    largest_error: float = 0.0  # e_t of clause 2, in nats; in proportion where a row has a limit of its own
+    largest_error: float = 0.0  # e_t of clause 2, in nats; scaled where a row has its own limit
     wrong_uniforms: int = 0
     first: str = ""
     ends: set[int] = field(default_factory=set)
@@ -37,7 +37,7 @@ class Comparison:
 
     @property
     def allowed(self) -> float:
-        """The number of honest differences to expect at most; none where the logits are bit-equal."""
+        """The largest plausible number of honest differences; 0 if the logits are bit-equal."""
         return self.expected + 5.0 * self.expected**0.5 + SLACK if self.expected else 0.0
 
     @property
@@ -57,10 +57,10 @@ class Comparison:
     ) -> None:
         """Compare two recorded rollouts of the same rows, position by position up to the first difference.
 
-        `gaps` is asked for the router gaps (R, T) of the slow path if anything is unexplained: by clause 8 a row is cut,
-        and counted as explained, where experts may have been chosen otherwise by a gap of at most the limit.
-        `noise` is asked for the slow path's own errors (R, T) against float64 if any e_t is above the limit: recurrent
-        layers have a heavy tail, and a row in which the slow path itself is off by more than F has 8 times that as its limit.
+        `gaps` returns the router gaps (R, T) of the slow path, and is called if anything is unexplained: by clause 8 a row is
+        cut, and counted as explained, at a gap within the limit, where other experts may have been chosen. `noise` returns
+        the slow path's own errors (R, T) against float64, and is called if any e_t exceeds the limit: recurrent layers have
+        a heavy tail, and a row whose own error exceeds F gets 8 times that error as its limit.
         """
         if not np.array_equal(slow["rows"], fast["rows"]):
             raise ValueError("two paths must return the same rows in the same order")
@@ -70,7 +70,9 @@ class Comparison:
         tokens = [np.asarray(path["tokens"])[row, step] for path in (slow, fast)]
         keys = slow["rows"][row].astype(np.int64)
         uniforms = sampling.uniforms(seed, round_, keys[:, 0], keys[:, 1], step)
-        choice = of_each_draw(self.choice, slow, row, step, seed, round_)  # one history: they agree up to here
+        choice = of_each_draw(
+            self.choice, slow, row, step, seed, round_
+        )  # one history serves both paths, which agree up to here
         errors = sampling.logit_distance(draws[0], draws[1])
         limits = np.full(errors.shape, self.limit)
         if not (errors <= self.limit).all() and (own := noise()) is not None:
@@ -112,7 +114,7 @@ class Comparison:
 
 
 def _compared(slow: Mapping[str, Any], fast: Mapping[str, Any]) -> Array:
-    """Positions up to and including the first differing token of each row, inside both lengths."""
+    """Return the positions up to and including the first differing token of each row, inside both lengths."""
     a, b = np.asarray(slow["tokens"]), np.asarray(fast["tokens"])
     width = min(a.shape[1], b.shape[1])
     shorter = np.minimum(slow["lengths"], fast["lengths"])
@@ -123,7 +125,7 @@ def _compared(slow: Mapping[str, Any], fast: Mapping[str, Any]) -> Array:
 
 
 def _lengths_disagree(slow: Mapping[str, Any], fast: Mapping[str, Any], differing_rows: Array) -> int:
-    """Count rows whose tokens agree although one path went on after the other had ended."""
+    """Count rows whose tokens agree, although one path continued after the other had ended."""
     disagree = np.asarray(slow["lengths"]) != np.asarray(fast["lengths"])
     disagree[differing_rows] = False
     return int(disagree.sum())
@@ -139,7 +141,7 @@ def _entropy(logits: Array) -> float:
 def of_each_draw(
     sampler: Mapping[str, Any], run: Mapping[str, Any], row: Array, step: Array, seed: int, round_: int
 ) -> Sampling:
-    """Return the oracle's keywords for the draws at `row` and `step` of a run, with each draw's own coin and history."""
+    """Return the oracle's keywords for the draws at `row` and `step` of a run, with the coin and history of each."""
     coin = history = None
     if sampler["xtc_probability"] > 0:
         keys = run["rows"][row].astype(np.int64)
@@ -148,6 +150,6 @@ def of_each_draw(
         prompts = [run["prompt_tokens"][int(i)] for i, _ in run["rows"]]
         history = np.full((len(row), max(map(len, prompts)) + int(step.max(initial=0))), -1, np.int64)
         for draw, (r, t) in enumerate(zip(row, step, strict=True)):
-            said = np.concatenate([prompts[r], np.asarray(run["tokens"])[r, :t]])
-            history[draw, : len(said)] = said
+            earlier = np.concatenate([prompts[r], np.asarray(run["tokens"])[r, :t]])
+            history[draw, : len(earlier)] = earlier
     return cast("Sampling", {**sampler, "xtc_coin": coin, "history": history, "ties": "lower-id"})

@@ -1,4 +1,4 @@
-"""Ops of rollouts, and the inputs that every op with a model has."""
+"""Ops of rollouts, and the inputs of every op with a model."""
 
 from __future__ import annotations
 

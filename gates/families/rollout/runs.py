@@ -1,4 +1,4 @@
-"""Rollouts that several gates ask for: the tiny model, the prompts, EOS ids and the noise floor."""
+"""Rollouts that several gates share: the tiny model, prompts, EOS ids and the noise floor."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ FAMILIES = ("llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5")
 MAX_TOKENS = 8
 ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}
 NOISE = "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run"
-OTHER_SEED = 7_919  # added to seeds of the calibration, so that it never sees the draws that are judged
-SAMPLE = "rollout"  # of the cases here: the same prompts and draws by every path, so that the slow one runs once
+OTHER_SEED = 7_919  # offset of the seeds that measure noise, so that they differ from the judged draws
+SAMPLE = "rollout"  # shared by these cases: the same prompts and draws on every path, so that the slow one runs once
 PER_ROW = ("rows", "tokens", "lengths", "ended", "logits", "uniforms")
-TRIES = 3  # draws of other prompts, where the noise of one is too large to tell anything apart
-ROUTED = 1e-5  # probability; float32 moves the gap between a chosen and another expert by 2e-6 at most
-SMALLEST_EFFECT = 0.05  # nats: the adapter change that the ratio gate uses as its control
-ENDING_SHARE = 0.6  # the share of the rows of a naive run without EOS that the chosen ids should end
+TRIES = 3  # sets of prompts that are tried until the noise is small enough
+ROUTED = 1e-5  # in probability; float32 changes the gap between a chosen and another expert by at most 2e-6
+SMALLEST_EFFECT = 0.05  # nats: the adapter change in the control of the ratio gate
+ENDING_SHARE = 0.6  # the share of rows that the chosen EOS ids should end
 
 
 def model(bits: int = 32, family: str = "qwen3") -> Recipe:
-    """Return a tiny model, Qwen3 unless another family is named; `--model` puts a real one in its place.
+    """Return a tiny model, by default Qwen3; `--model` replaces it by a real one.
 
-    In float32 Qwen3 is as small as a transformer gets, for 10⁵ draws take a full forward each; 4 bits need 32 columns.
+    In float32 Qwen3 is as small as possible, because each of 10⁵ draws takes a full forward; 4 bits need 32 columns.
     """
     if family != "qwen3":
         return Recipe("model", {"family": family, "seed": 11, "bits": bits, "vocab": 272})
@@ -42,7 +42,7 @@ def prompts(seed: int, count: int, style: str = "plain") -> Recipe:
 
 
 def sampler(temperature: float, top_p: float, **filters: Any) -> dict[str, Any]:
-    """Return the sampling keywords of a rollout; every other filter is off unless it is named."""
+    """Return the sampling keywords of a rollout; filters are off unless named."""
     off = {"top_k": 0, "min_p": 0.0, "xtc_probability": 0.0, "xtc_threshold": 0.1, "repetition_penalty": 1.0}
     return {"temperature": temperature, "top_p": top_p, **off, "order": "hf", **filters}
 
@@ -59,7 +59,7 @@ def case_inputs(
     family: str = "qwen3",
     **filters: Any,
 ) -> dict[str, Any]:
-    """Return the inputs of a case that rolls out: model, `count` prompts, `samples` of each, sampler and seed."""
+    """Return the inputs of a rollout case: model, `count` prompts, `samples` of each, sampler and seed."""
     seed = int(rng.integers(1, 2**31))
     return {
         "model": model(bits, family),
@@ -73,18 +73,18 @@ def case_inputs(
 def worded_inputs(
     rng: np.random.Generator, temperature: float = 0.7, path: str = "naive", family: str = "qwen3"
 ) -> dict[str, Any]:
-    """Return the inputs of a case with a few worded prompts, 8 samples of each, drawn under a filter by this path."""
-    made = case_inputs(rng, temperature=temperature, top_p=0.95, samples=8, count=6, family=family, style="worded")
-    return {**made, "path": path}
+    """Return the inputs of a case with a few worded prompts and 8 samples of each, drawn with top-p on this path."""
+    inputs = case_inputs(rng, temperature=temperature, top_p=0.95, samples=8, count=6, family=family, style="worded")
+    return {**inputs, "path": path}
 
 
 def slow(t: Trial, **changes: Any) -> dict[str, Any]:
-    """Return a rollout by the naive path, with which several checks compare: it runs once for the same inputs."""
+    """Return a rollout on the naive path, which runs once for all checks with the same inputs."""
     return rollout(t, "naive", once=True, **changes)
 
 
 def rollout(t: Trial, path: str, *, round_: int = 0, once: bool = False, **changes: Any) -> dict[str, Any]:
-    """Run one rollout of the case's model and prompts; with `once` it may be one that another check has asked for."""
+    """Run one rollout of the case's model and prompts; with `once` another check may share it."""
     x = t.inputs
     keywords: dict[str, Any] = {
         "model": x["model"],
@@ -110,7 +110,7 @@ def rollout(t: Trial, path: str, *, round_: int = 0, once: bool = False, **chang
 
 
 def _impossible(run: Mapping[str, Any]) -> str:
-    """Return what no rollout can be, whatever it drew, or nothing."""
+    """Return how a rollout violates its contract, or ""."""
     tokens, lengths = np.asarray(run["tokens"]), np.asarray(run["lengths"])
     if lengths.shape != tokens.shape[:1] or lengths.min(initial=1) < 1 or lengths.max(initial=1) > tokens.shape[1]:
         return f"has lengths {lengths.tolist()[:8]}, must be one for each row, from 1 to {tokens.shape[1]}"
@@ -127,20 +127,20 @@ def _impossible(run: Mapping[str, Any]) -> str:
 
 
 def choose_eos(t: Trial, adapter: Mapping[str, Any] | None = None) -> Array:
-    """Return EOS ids that end most of the case's rows at different steps and leave some unended, from a naive run without any.
+    """Return EOS ids that end most of the case's rows, at different steps, and leave some unended.
 
-    The run is that of the case, prompts and adapter included: what other prompts draw need not end these rows at all.
+    They are chosen from a naive run of the case without EOS, with its own prompts and adapter.
     """
     run = slow(t, record_logits=False, samples=min(8, int(t.inputs["samples"])), adapter=adapter)
     tokens = np.asarray(run["tokens"])
     common = np.bincount(tokens[:, 1:-1].ravel(), minlength=int(tokens.max()) + 1).argsort()[::-1]
     chosen: list[int] = []
-    for token in common[1:]:  # the commonest token of all would end nearly every row at the same step
+    for token in common[1:]:  # the most common token would end nearly every row at the same step
         if np.isin(tokens, chosen).any(axis=1).mean() >= ENDING_SHARE:
             break
         if np.isin(tokens, [*chosen, token]).any(axis=1).mean() < 0.95:
             chosen.append(int(token))
-    if not np.isin(tokens, chosen).any():  # of so few rows, as in a counterexample, that every token ends them all
+    if not np.isin(tokens, chosen).any():  # in counterexamples with so few rows that each token ends all of them
         drawn, times = np.unique(tokens, return_counts=True)
         chosen = [int(drawn[times.argmin()])]
     return np.array(chosen, np.int64)
@@ -156,7 +156,7 @@ def own_noise(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | Non
 
 
 def settled(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | None = None) -> Array:
-    """Return which draws (R, T) no choice of experts comes before that another precision could make otherwise."""
+    """Return the draws (R, T) for which no choice of experts depends on the precision."""
     gaps = t.got_once(TOKEN_LOGITS, **scoring_batch(t, run), dtype="float32", adapter=adapter).get("router_gaps")
     return np.ones(np.shape(run["tokens"]), np.bool_) if gaps is None else np.asarray(gaps) > ROUTED
 
@@ -164,9 +164,9 @@ def settled(t: Trial, run: Mapping[str, Any], adapter: Mapping[str, Any] | None 
 def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
     """Return F: the largest |Δ log-softmax| of the naive float32 path against float64, on other prompts and draws.
 
-    Recurrent layers have a heavy tail: where one draw is so far off that E would tell nothing apart, other prompts are drawn.
+    Recurrent layers have a heavy tail: if one draw is so far off that E would separate nothing, other prompts are drawn.
     """
-    samples = 4 if t.quick else 32  # the noise has a long tail, and a full run compares ten times the draws
+    samples = 4 if t.quick else 32  # the noise has a heavy tail, and a full run compares ten times as many draws
     floor = 0.0
     for number in range(TRIES):
         seed = int(t.inputs["seed"]) + OTHER_SEED * (number + 1)
@@ -181,10 +181,10 @@ def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
 
 
 def calibrate(t: Trial, adapter: Mapping[str, Any] | None = None) -> Iterator[Evidence]:
-    """Set E = 8F for the bounds of this trial, and state that it still separates noise from a mistake.
+    """Set E = 8F for the bounds of this trial, and require that it separates noise from mistakes.
 
-    F is measured on the subject. Of the tiny model, in float32, it is about 1e-5: a larger one is no rounding, so that the
-    naive path does not draw from the logits of its model. A model of `--model` may be as noisy as it is.
+    F is measured on the subject. On the tiny model in float32 it is about 1e-5; if it is much larger, the naive path does
+    not draw from the logits of its model. A model of `--model` may be noisier.
     """
     floor = noise_floor(t, adapter)
     t.facts["E"] = 8.0 * floor
@@ -198,7 +198,7 @@ def calibrate(t: Trial, adapter: Mapping[str, Any] | None = None) -> Iterator[Ev
 
 
 def scoring_batch(t: Trial, run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs that every op takes which scores the rows of a rollout."""
+    """Return the inputs of ops that score the rows of a rollout."""
     return {
         "model": t.inputs["model"],
         "prompt_tokens": row_prompts(run),

@@ -1,4 +1,4 @@
-"""The log-probs that a rollout records of the tokens that it drew, as samplers compute them in float32."""
+"""Textbook limits of the log-probs of drawn tokens, as samplers compute them in float32."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def log_probs(
 
     Args:
         logits: (N, V), as recorded; float32.
-        tokens: (N,) ids k, each among those that are kept.
+        tokens: (N,) ids k, which are all kept.
         temperature: τ, above 0.
         kept: (N, V) bool; None: all.
-        seen: (N, V) bool, of which tokens the logit is penalised; None: none.
+        seen: (N, V) bool, the tokens with a penalty; None: none.
         penalty: the repetition penalty: a positive logit is divided by it, another multiplied.
 
     Returns:
@@ -47,7 +47,7 @@ def log_probs(
 
 
 def _forms(x: Number, stays: npt.NDArray[np.bool_], chosen: tuple[npt.NDArray[np.int64], ...]) -> Iterator[Number]:
-    largest = np.max(np.where(stays, x.value, -np.inf), axis=1)  # one of the elements: it cancels whatever its error
+    largest = np.max(np.where(stays, x.value, -np.inf), axis=1)  # one of the elements, so that its error cancels
     shifted = x - largest[:, None]
     weights = where(stays, exp(shifted), 0.0)
     total = weights.sum(axis=1)

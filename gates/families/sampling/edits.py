@@ -1,4 +1,4 @@
-"""Edits of a sampler's filters and of its draws: the orders of libraries, and the mistakes that people make."""
+"""The edits of a sampler's filters and draws: orders of libraries, and mistakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gates.families.edits import conventions_first, mistakes
 from gates.families.program import Choices, Edit
 
 Order = tuple[str, ...]
-ORDERS: dict[str, Order] = {  # of libraries, of which none has every stage
+ORDERS: dict[str, Order] = {  # of libraries; some lack stages
     "transformers": ("temperature", "top-k", "top-p", "min-p", "XTC"),
     "mlx-lm": ("top-p", "min-p", "XTC", "top-k", "temperature"),
     "vLLM": ("temperature", "min-p", "top-k", "top-p", "XTC"),
@@ -68,7 +68,7 @@ def edits(asked: Choices) -> Iterator[Edit]:
 
 
 def acting(order: Order, asked: Choices) -> Order:
-    """Return the stages of an order that act."""
+    """Return the stages of an order that are active."""
     return tuple(stage for stage in order if stage in asked["order"])
 
 
@@ -77,26 +77,26 @@ def _listed(order: Order) -> str:
 
 
 def _orders(asked: Choices) -> Iterator[Edit]:
-    """Yield the orders of libraries, then what one swap of neighbours or a moved temperature gives."""
+    """Yield the orders of libraries, then orders with two neighbours swapped or the temperature moved."""
     own, seen = asked["order"], {asked["order"]}
     for library, order in ORDERS.items():
-        if (found := acting(order, asked)) not in seen:
-            seen.add(found)
-            words = f"filters in the order {_listed(found)} (as in {library})"
-            yield Edit(words, {"order": found}, convention=True, asked=_listed(own))
+        if (changed := acting(order, asked)) not in seen:
+            seen.add(changed)
+            words = f"filters in the order {_listed(changed)} (as in {library})"
+            yield Edit(words, {"order": changed}, convention=True, asked=_listed(own))
     swaps = [(*own[:i], own[i + 1], own[i], *own[i + 2 :]) for i in range(len(own) - 1)]
     rest = tuple(stage for stage in own if stage != "temperature")
     moved = [("temperature", *rest), (*rest, "temperature")] if len(rest) < len(own) else []
-    for found in (*swaps, *moved):
-        if found not in seen:
-            seen.add(found)
-            yield Edit(f"filters in the order {_listed(found)}", {"order": found}, asked=_listed(own))
+    for changed in (*swaps, *moved):
+        if changed not in seen:
+            seen.add(changed)
+            yield Edit(f"filters in the order {_listed(changed)}", {"order": changed}, asked=_listed(own))
 
 
 def _numbers(asked: Choices) -> Iterator[Edit]:
     acts, temperature, k = asked["order"], asked["temperature"], asked["top_k"]
     for stage in acts:
-        yield Edit(f"{stage} ignored", {"order": tuple(one for one in acts if one != stage)})
+        yield Edit(f"{stage} ignored", {"order": tuple(other for other in acts if other != stage)})
     if "temperature" in acts and temperature > 0.0:
         yield Edit("logits multiplied by the temperature", {"temperature": 1.0 / temperature})
         yield Edit("the temperature twice", {"temperature": temperature * temperature})
@@ -156,7 +156,7 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
 
 
 def presets(asked: Choices) -> Iterator[Edit]:
-    """Yield the orders by name, with the libraries that have them (docs/definitions.md, "Presets")."""
+    """Yield the orders with their libraries (docs/definitions.md, "Presets")."""
     names = {"transformers": "hf (transformers generate())", "mlx-lm": "mlx-lm (make_sampler)"}
     seen: dict[Order, str] = {}
     for library, order in ORDERS.items():
@@ -190,4 +190,4 @@ def of_draws(asked: Choices) -> Iterator[Edit]:
     yield Edit("the least token whose sum reaches u, also at u = 0: one that cannot be drawn", {"reached": "at"})
     filters = [stage for stage in asked["order"] if stage != "temperature"]
     alike = [{"result": "not renormalised"}, *([{"result": "before the last"}] if len(filters) < 2 else [])]
-    yield from (edit for edit in edits(asked) if edit.changes not in alike)  # as "unfiltered" here
+    yield from (edit for edit in edits(asked) if edit.changes not in alike)  # equal to "unfiltered" here

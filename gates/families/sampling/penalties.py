@@ -1,4 +1,4 @@
-"""Bias and penalties of a sampler: what changes the logits before any filter."""
+"""Bias and penalties of a sampler, which change the logits before any filter."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gates.arithmetic.number import UNIT, Number
 from gates.families.program import Choices, Data
 from gates.model import Array
 
-FORMS = ("at once", "one by one")  # repeated penalties
+FORMS = ("at once", "one by one")  # of repeated penalties
 
 
 def processed(data: Data, chosen: Choices) -> tuple[Value, Array]:
-    """Return the logits with bias and penalties, and which tokens are possible."""
+    """Return the logits with bias and penalties, and the mask of possible tokens."""
     logits = np.asarray(data["logits"])
     possible = np.asarray(logits > -np.inf)
     x = data.lift(np.where(possible, logits, 0.0).astype(logits.dtype))
@@ -33,9 +33,9 @@ def processed(data: Data, chosen: Choices) -> tuple[Value, Array]:
 
 
 def _bias(data: Data) -> Value:
-    """Return the bias of each token, which a program may hold in the dtype of the logits or wider; 0 where it forbids one."""
-    given, dtype = np.asarray(data["logit_bias"], np.float64), np.asarray(data["logits"]).dtype.name
-    bias = np.where(given > -np.inf, given, 0.0)
+    """Return the bias of each token, with a rounding to the dtype of the logits; 0 for −inf."""
+    logit_bias, dtype = np.asarray(data["logit_bias"], np.float64), np.asarray(data["logits"]).dtype.name
+    bias = np.where(logit_bias > -np.inf, logit_bias, 0.0)
     if not data.bounded:
         return bias
     return Number(bias, dtype, np.where(np.float32(bias) == bias, 0.0, UNIT[dtype] * np.abs(bias)))
@@ -46,7 +46,7 @@ def _scalar(data: Data, value: float) -> Value:
 
 
 def occurrences(ids: Any, shape: tuple[int, ...], padding: str) -> Array:
-    """Return how often each token is in the ids of its row; −1 is none, or the last token."""
+    """Count each token in the ids of its row; −1 is padding, or with "last token" the last token."""
     counts = np.zeros(shape)
     for row, tokens in zip(counts, np.asarray(ids), strict=True):
         np.add.at(row, tokens if padding == "last token" else tokens[tokens >= 0], 1.0)
@@ -54,7 +54,7 @@ def occurrences(ids: Any, shape: tuple[int, ...], padding: str) -> Array:
 
 
 def _repeated(x: Value, data: Data, chosen: Choices) -> Value:
-    """Apply the repetition penalty to tokens of the history."""
+    """Apply the repetition penalty to the tokens of the history."""
     counts = occurrences(data["history"], plain(x).shape, chosen["padding"])
     rule, penalty = chosen["repetition rule"], _scalar(data, chosen["repetition"])
     seen, positive = counts > 0, x > 0.0

@@ -1,7 +1,7 @@
-"""The filters of a sampler: the forward formula, composed of choices.
+"""The forward formula of a sampler's filters, composed of choices.
 
-Penalties change the logits, then each stage of an order removes tokens or divides by the temperature; what is left is
-normalised. There is no gradient. A removed token has −inf, which is data. Source: docs/definitions.md, "Sampling".
+Penalties change the logits, then each stage of an order removes tokens or divides by the temperature; the rest is
+normalised. There is no gradient. Removed tokens have −inf, which is no overflow. Source: docs/definitions.md, "Sampling".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gates.arithmetic.number import FACTOR, UNIT, Floats, Number, constant, wide
 from gates.families.limits import Rounded
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.sampling import edits
-from gates.families.sampling import inputs as made
+from gates.families.sampling import inputs as generators
 from gates.families.sampling.penalties import FORMS, processed
 from gates.families.sampling.stages import Rows, rows_after, running_error
 from gates.model import Array
@@ -28,14 +28,14 @@ STAGES = {
     "hf": ("temperature", "top-k", "top-p", "min-p", "XTC"),
     "mlx-lm": ("top-p", "min-p", "XTC", "top-k", "temperature"),
 }
-TIES = {  # which of the tied tokens stay where a library decides
+TIES = {  # the tied tokens that each library keeps
     "hf": {"top-k": "all", "top-p": "higher-id", "min-p": "lower-id"},
     "mlx-lm": {"top-k": "lower-id", "top-p": "all", "min-p": "higher-id"},
 }
 
 
 def asked(inputs: Inputs) -> Choices:
-    """Return the choices that the keywords of `filtered_logprobs` ask for."""
+    """Return the choices that a call of `filtered_logprobs` asks for."""
     order, ties = inputs["order"], inputs.get("ties") or "library"
     presence, frequency = inputs.get("presence_penalty") or 0.0, inputs.get("frequency_penalty") or 0.0
     acts = {
@@ -81,26 +81,26 @@ def compute(data: Data, chosen: Choices, _: Value) -> Mapping[str, Value]:
     return {"logprobs": _removed(RESULTS[chosen["result"]](x, logits, rows), rows, chosen)}
 
 
-def _removed(found: Value, rows: Rows, chosen: Choices) -> Value:
-    """Put −inf where a token was removed; rows in which a rounding decides are void."""
+def _removed(values: Value, rows: Rows, chosen: Choices) -> Value:
+    """Set removed tokens to −inf; rows in which rounding decides are void."""
     kept = rows.possible if chosen["result"] == "unfiltered" else rows.alive
     instead = 0.0 if chosen["result"] == "probabilities" else -np.inf
-    if not isinstance(found, Number):
-        return np.where(kept, found, instead)
-    made = Number(np.where(kept, found.value, instead), found.dtype, np.where(kept, found.error, 0.0))
-    made.void = (found.void & kept) | rows.undecided[:, None]
-    return made
+    if not isinstance(values, Number):
+        return np.where(kept, values, instead)
+    result = Number(np.where(kept, values.value, instead), values.dtype, np.where(kept, values.error, 0.0))
+    result.void = (values.void & kept) | rows.undecided[:, None]
+    return result
 
 
 def log_softmax(x: Value, among: Array) -> Value:
-    """Return the log-softmax over some tokens, in each usual form; what stands at the others says nothing."""
+    """Return the log-softmax over some tokens, merged over its usual forms; other tokens are meaningless."""
     m = np.max(np.where(among, plain(x), -np.inf), axis=-1, keepdims=True)
     shifted = x - m
     weights = exp(shifted) * among
     rest = log(weights.sum(axis=-1, keepdims=True))
     if not isinstance(x, Number):
         return shifted - rest
-    return merged(shifted - rest, x - (rest + m)).plus_relative(4.0)  # or the logarithm of a softmax
+    return merged(shifted - rest, x - (rest + m)).plus_relative(4.0)  # for the logarithm of a softmax
 
 
 RESULTS: Mapping[str, Callable[[Value, Value, Rows], Value]] = {
@@ -119,11 +119,11 @@ PROGRAM = Program(
     asked=asked,
     compute=compute,
     edits=edits.edits,
-    inputs=made.designed,
+    inputs=generators.designed,
     outputs=("logprobs",),
-    places=made.places,
+    places=generators.places,
     presets=edits.presets,
-    examples=made.examples,
+    examples=generators.examples,
 )
 PROGRAMS = (PROGRAM,)
 
@@ -132,20 +132,20 @@ PROGRAMS = (PROGRAM,)
 
 
 def filtered_logprobs(**inputs: Any) -> dict[str, Floats]:
-    """Return the textbook limits of `logprobs` (B, V): those of every token that is not forbidden, as if it stayed."""
+    """Return the textbook limits of `logprobs` (B, V), for every possible token as if it stayed."""
     return {"logprobs": np.max([limits for limits, _ in _forms(inputs)], axis=0)}
 
 
 def sample_tokens(**inputs: Any) -> dict[str, Floats]:
-    """Return the limits of `logprobs` as above, and those of `sums` (B, V), C_k / C_V in the order of the ids."""
+    """Return the limits of `logprobs` as above, and of `sums` (B, V), C_k / C_V in the order of the ids."""
     limits, sums = (np.max(each, axis=0) for each in zip(*_forms(inputs), strict=True))
     return {"logprobs": limits, "sums": np.where(np.isinf(limits).any(axis=-1, keepdims=True), np.inf, sums)}
 
 
 def _forms(inputs: Inputs) -> Iterator[tuple[Floats, Floats]]:
-    """Yield the limits of the log-probs and of the running sums for each form of the penalties and of the filters."""
+    """Yield the limits of log-probs and running sums for each form of penalties and filters."""
     data, chosen = Rounded(inputs), asked(inputs)
-    last = inputs["order"] == "mlx-lm" and "temperature" in chosen["order"]  # then `_final` has several forms of it
+    last = inputs["order"] == "mlx-lm" and "temperature" in chosen["order"]  # `_final` applies it, in several forms
     chosen = {**chosen, "order": tuple(x for x in chosen["order"] if not (last and x == "temperature"))}
     for counted in FORMS if chosen["presence"] or chosen["frequency"] else FORMS[:1]:
         x, possible = processed(data, {**chosen, "counted": counted})
@@ -156,7 +156,7 @@ def _forms(inputs: Inputs) -> Iterator[tuple[Floats, Floats]]:
 
 
 def _final(rows: Rows, temperature: float, *, every: bool) -> Iterator[Number]:
-    """Yield the log-softmax over what is left, at a last temperature in both forms; with `every` in its other forms too."""
+    """Yield the log-softmax over the remaining tokens, at a last temperature; `every` adds its other forms."""
     tempered = [rows.scores]
     if temperature != 1.0:
         inverse = constant(1.0, rows.scores.dtype) / temperature
@@ -174,6 +174,6 @@ def _final(rows: Rows, temperature: float, *, every: bool) -> Iterator[Number]:
 
 def _running_sums(rows: Rows) -> Floats:
     """Return the bounds of C_k / C_V in the order of the ids, with the rounding of a uniform to the dtype."""
-    found = rows.by_id(rows.probabilities()[0])
-    error = running_error(found)
-    return FACTOR * (error + error[:, -1:] + 2.0 * UNIT[found.dtype])
+    p = rows.by_id(rows.probabilities()[0])
+    error = running_error(p)
+    return FACTOR * (error + error[:, -1:] + 2.0 * UNIT[p.dtype])

@@ -1,6 +1,6 @@
-"""The stages of a sampler: which tokens stay.
+"""The stages of a sampler, which decide the tokens that stay.
 
-Whether a token stays is a comparison. Where rounding may decide one of a row, the row is undecided: nothing is claimed of it.
+Whether a token stays is a comparison. If rounding may decide one, its row is undecided, and nothing is claimed about it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from gates.model import Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows on their way through the stages, each sorted by falling score, the lower id first among equals.
+    """Rows between stages, sorted by falling score, the lower id first among equals.
 
     Attributes:
         scores: (B, V) logits or log-probs.
-        possible: (B, V), the tokens that are there at first.
-        alive: (B, V), those that are still there.
-        before: (B, V), those that were there before the last filter.
-        ids: (B, V) the tokens.
-        undecided: (B,), true where rounding may decide which tokens are there.
-        temperature: what the logits have been divided by so far.
+        possible: (B, V) bool, the tokens before any filter.
+        alive: (B, V) bool, the remaining tokens.
+        before: (B, V) bool, the tokens before the last filter.
+        ids: (B, V), the token of each column.
+        undecided: (B,) bool, true where rounding may decide which tokens remain.
+        temperature: the divisor of the logits so far.
     """
 
     scores: Value
@@ -49,11 +49,11 @@ class Rows:
 
     @property
     def rank(self) -> Array:
-        """The place of each token among those that are there."""
+        """The rank of each token among the remaining ones."""
         return np.asarray(np.cumsum(self.alive, axis=-1) - 1)
 
     def probabilities(self, among: Array | None = None) -> tuple[Value, Value, Floats]:
-        """Return the softmax over the tokens that are there, log Σ exp of the shifted scores, and the shift."""
+        """Return the softmax over the remaining tokens, log Σ exp of the shifted scores, and the shift."""
         among = self.alive if among is None else among
         m = np.max(np.where(among, plain(self.scores), -np.inf), axis=-1, keepdims=True)
         weights = where(among, exp(self.scores - m), 0.0)
@@ -61,11 +61,11 @@ class Rows:
         return weights / total, log(total), m
 
     def masses(self, choice: str) -> Value:
-        """Return the probabilities over the survivors, or over all tokens."""
+        """Return probabilities over the remaining tokens, or over all."""
         return self.probabilities(self.alive if choice == "survivors" else self.possible)[0]
 
     def renormalised(self) -> Rows:
-        """Subtract log Σ exp as a constant: what follows depends on the rounding of the difference, not on its error."""
+        """Subtract log Σ exp as a constant, because later stages depend on differences of scores only."""
         _, log_sum, m = self.probabilities()
         return replace(self, scores=self.scores - (plain(log_sum) + m))
 
@@ -74,19 +74,19 @@ class Rows:
         return values[np.arange(len(self.ids))[:, None], np.argsort(self.ids, axis=-1)]
 
     def unclear(self, near: Array) -> Rows:
-        """Return the rows, undecided where a token that is there lies near a threshold."""
+        """Mark rows as undecided in which a remaining token is near a threshold."""
         return replace(self, undecided=self.undecided | np.any(near & self.alive, axis=-1))
 
     def cut(self, stays: Array, ties: str) -> Rows:
-        """Keep the first tokens of each row, and of those tied with the last of them what the rule says."""
+        """Keep the first tokens of each row, and the tokens tied with the last of them by the rule `ties`."""
         value, kept = plain(self.scores), self.alive & stays
         last = np.min(np.where(kept, value, np.inf), axis=-1, keepdims=True)
         tied = self.alive & (value == last)
         if ties == "all":
             kept = kept | tied
         elif ties == "higher-id":
-            places = np.cumsum(tied[:, ::-1], axis=-1)[:, ::-1]  # 1 for the highest of the tied ids
-            kept = np.where(tied, places <= np.sum(kept & tied, axis=-1, keepdims=True), kept)
+            ranks = np.cumsum(tied[:, ::-1], axis=-1)[:, ::-1]  # 1 for the highest of the tied ids
+            kept = np.where(tied, ranks <= np.sum(kept & tied, axis=-1, keepdims=True), kept)
         gap = last[:, 0] - np.max(np.where(self.alive & ~kept, value, -np.inf), axis=-1)
         error = np.max(np.where(self.alive, _error(self.scores), 0.0), axis=-1)
         undecided = self.undecided | ((gap > 0.0) & (gap <= 2.0 * FACTOR * error))
@@ -94,7 +94,7 @@ class Rows:
 
 
 def rows_after(data: Data, rows: Rows, chosen: Choices, *, renormalises: bool = False) -> Rows:
-    """Run the stages of the chosen order; `renormalises`: each filter gets log-probs of what is left, else logits."""
+    """Run the stages of the chosen order; filters read logits, or with `renormalises` log-probs."""
     for stage in chosen["order"]:
         rows = rows.renormalised() if renormalises and stage != "temperature" else rows
         rows = RUN[stage](rows, data, chosen)
@@ -119,7 +119,7 @@ def _top_k(rows: Rows, data: Data, chosen: Choices) -> Rows:
 
 
 def _top_p(rows: Rows, data: Data, chosen: Choices) -> Rows:
-    """Keep a token while the mass before it is below p, added up from the likeliest or from the least likely."""
+    """Keep a token while the mass before it is below p, for sums from either end."""
     del data
     mass = where(rows.alive, rows.masses(chosen["masses"]), 0.0)
     p, ranks, rule = plain(mass), rows.rank, chosen["top-p rule"]
@@ -145,7 +145,7 @@ TOP_P: Mapping[str, Callable[[Array, Array, Array, float], Array]] = {  # positi
 
 
 def _min_p(rows: Rows, data: Data, chosen: Choices) -> Rows:
-    """Keep what has min_p times the largest probability, compared as probabilities or as log-probs."""
+    """Keep tokens of at least min_p times the largest probability, compared as probabilities or log-probs."""
     del data
     p, share, rule = rows.masses(chosen["masses"]), chosen["min_p"], chosen["min-p rule"]
     top = np.arange(len(rows.alive))[:, None], np.argmax(rows.alive, axis=-1)[:, None]
@@ -169,7 +169,7 @@ MIN_P: Mapping[
 
 
 def _xtc(rows: Rows, data: Data, chosen: Choices) -> Rows:
-    """Where the coin is below its probability, remove what is above the threshold but the least likely of it."""
+    """If the coin is below its probability, remove the tokens above the threshold except the least likely."""
     mass = where(rows.alive, rows.masses(chosen["masses"]), 0.0)
     p, error, rule, threshold = plain(mass), _error(mass), chosen["XTC rule"], data["xtc_threshold"]
     coin, probability = np.asarray(data["xtc_coin"], np.float64), data["xtc_probability"]
@@ -207,11 +207,11 @@ RUN: Mapping[str, Callable[[Rows, Data, Choices], Rows]] = {
 
 
 def running_error(p: Value) -> Floats:
-    """Return the bounds of running sums from the first element on, and of their division by the whole."""
+    """Return the error bounds of running sums from the first element on."""
     if not isinstance(p, Number):
         return np.zeros(p.shape)
     sums = np.abs(np.cumsum(p.value, axis=-1))
-    rounds = np.minimum(sums, p.value / UNIT[p.dtype])  # no addition errs by more than its term
+    rounds = np.minimum(sums, p.value / UNIT[p.dtype])  # an addition errs by at most its term
     return np.asarray(np.cumsum(p.error + UNIT[p.dtype] * rounds, axis=-1))
 
 

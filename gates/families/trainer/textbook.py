@@ -1,4 +1,4 @@
-"""A linear layer with a low-rank adapter, as adapters' libraries write it."""
+"""Textbook limits of a linear layer with a low-rank adapter, in the forms of libraries."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def lora_linear(
     """Bound the rounding of y = x·Wᵀ + scale·(x·m/(1 − p))·A·B.
 
     Args:
-        x: (N, I), in whose dtype the layer computes.
+        x: (N, I); its dtype is that of the layer.
         weight: (O, I), the base's.
         a: (I, r), of the adapter.
         b: (r, O), of the adapter.
         scale: the factor of the adapter.
-        kept: (N, I) bool, which inputs of the adapter are kept.
+        kept: (N, I) bool, true where an input of the adapter is kept.
         p: the probability of dropping, below 1.
 
     Returns:
@@ -41,13 +41,13 @@ def lora_linear(
     inputs, base, down, up = (number(array) for array in (x, weight, a, b))
     share = constant(1.0 - p, inputs.dtype).plus_relative(1.0)
     factor = constant(scale, inputs.dtype).plus_relative(1.0)
-    below = _product(inputs, _turned(base))
+    below = _product(inputs, _transposed(base))
     forms = []
     for dropped in _dropped(inputs, mask, share):
         forms.append(below + factor * _product(_product(dropped, down), up))  # PEFT, mlx-lm
         forms.append(below + _product(_product(dropped, down) * factor, up))
     if p == 0.0 and mask.all():
-        forms.append(_product(inputs, _turned(base) + factor * _product(down, up)))  # merged into the base
+        forms.append(_product(inputs, _transposed(base) + factor * _product(down, up)))  # merged into the base
     return {"y": widest(forms)}
 
 
@@ -62,5 +62,5 @@ def _product(left: Number, right: Number) -> Number:
     return (left.reshape(rows, inner, 1) * right.reshape(1, *right.shape)).sum(axis=1)
 
 
-def _turned(x: Number) -> Number:
+def _transposed(x: Number) -> Number:
     return Number(x.value.T, x.dtype, x.error.T, x.void.T)

@@ -19,11 +19,9 @@ from gates.run.engines.needs import needs, unmet
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase, seed_of
 
-ATTEMPTS = (
-    5  # to judge one case: after as many lost nodes the verdict is `error`, since neither subject nor gate is at fault
-)
+ATTEMPTS = 5  # to judge one case; then the verdict is `error`, because neither subject nor gate is at fault
 AHEAD = 2  # cases queued for each processor of the cluster, so that none is idle until the driver sends another
-PATIENCE_S = 10.0  # between two looks at the cluster while no case ends
+PATIENCE_S = 10.0  # between two checks of the cluster's nodes while no case ends
 
 
 class Cluster:
@@ -62,10 +60,10 @@ class Cluster:
 
     def nodes(self) -> list[Mapping[str, float]]:
         """Return the resources of each living node."""
-        return [found["Resources"] for found in self.ray.nodes() if found["Alive"]]
+        return [info["Resources"] for info in self.ray.nodes() if info["Alive"]]
 
     def close(self) -> None:
-        """Disconnect; the cluster keeps running."""
+        """Disconnect; the cluster stays up."""
         self.ray.shutdown()
 
 
@@ -83,10 +81,10 @@ class ClusterExecutor:
         self._waiting.extend((planned, 0) for planned in cases)
 
     def judged(self) -> Iterator[Judged]:
-        """Yield each case's verdict once, also where nodes are lost."""
+        """Yield each case's verdict once, even if nodes are lost."""
         while self._waiting or self._running:
             nodes = self._cluster.nodes()
-            room = AHEAD * max(1, int(sum(found.get("CPU", 0) for found in nodes)))
+            room = AHEAD * max(1, int(sum(resources.get("CPU", 0) for resources in nodes)))
             while self._waiting and len(self._running) < room:
                 planned, before = self._waiting.popleft()
                 if missing := unmet(needs(planned, self._options), nodes):
@@ -101,7 +99,7 @@ class ClusterExecutor:
                     yield from self._give_up()
 
     def close(self) -> None:
-        """Cancel what was sent."""
+        """Cancel the cases that were sent."""
         for reference in self._running:
             self._cluster.ray.cancel(reference, force=True)
         self._running.clear()

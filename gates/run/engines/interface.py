@@ -1,4 +1,4 @@
-"""The interface of an engine: cases go in, verdicts come out, and at the end it is closed."""
+"""The interface of an engine: submit cases, receive verdicts, close."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Executor(Protocol):
         ...
 
     def close(self) -> None:
-        """End everything at once, even in the middle of a call."""
+        """End everything at once, even in mid-call."""
         ...
 
 

@@ -14,7 +14,7 @@ COPIES = 2.0  # of a model's weights in one worker: a policy and its reference
 def needs(planned: PlannedCase, options: Options) -> dict[str, float]:
     """Return what a node must have besides a processor: `metal`, `cuda`, `memory` in bytes, or any other name.
 
-    Of one resource the largest amount that subject, gate or model need counts, since one process serves all three.
+    The largest amount of each resource counts among those of subject, gate and model, because one process serves all.
     """
     wanted = dict(planned.subject.needs)
     _raise(wanted, planned.gate.needs)
@@ -24,10 +24,10 @@ def needs(planned: PlannedCase, options: Options) -> dict[str, float]:
 
 
 def unmet(wants: Mapping[str, float], nodes: Sequence[Mapping[str, float]]) -> str:
-    """Return in words what no single node has, or nothing; Ray itself would wait for such a node without end."""
+    """Return the resources that no single node has as text, or ""; Ray itself would wait forever for such a node."""
     names = {"cuda": "GPU"}  # Ray's name; all other names are passed on
     wanted = {"CPU": 1.0} | {names.get(name, name): amount for name, amount in wants.items()}
-    if any(all(found.get(name, 0.0) >= amount for name, amount in wanted.items()) for found in nodes):
+    if any(all(node.get(name, 0.0) >= amount for name, amount in wanted.items()) for node in nodes):
         return ""
     return ", ".join(f"{name} {amount:g}" for name, amount in sorted(wants.items())) or "a processor"
 

@@ -16,7 +16,7 @@ from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase, cases_of
 from gates.subjects import catalogue
 
-_LATEST: list[SubjectWorkers] = []  # those of the latest options alone: a mutant needs workers of its own
+_LATEST: list[SubjectWorkers] = []  # of the latest options only: a mutant needs its own workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Judge on this machine, with several threads that each have their own workers."""
+"""Judge on this machine with several threads, each with its own workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gates.run.plan import Options, PlannedCase
 
 
 class Pool:
-    """The default executor."""
+    """The default executor: threads of this process."""
 
     def __init__(self, options: Options, cached: OracleCache | None = None) -> None:
         self._options = options
@@ -28,7 +28,7 @@ class Pool:
         self._yielded = 0
 
     def submit(self, cases: Sequence[PlannedCase]) -> None:
-        """Take cases to judge, and start more threads if there is work for them."""
+        """Take cases to judge, and start threads up to the number of jobs."""
         self._submitted += len(cases)
         self._pending.add(cases)
         while len(self._threads) < min(max(1, self._options.jobs), self._submitted):
@@ -63,31 +63,31 @@ class Pool:
 
 
 class _Pending:
-    """The cases that no thread has taken yet. They are handed out so that few subjects are started twice."""
+    """The cases that no thread has taken yet, handed out so that few subjects are started twice."""
 
     def __init__(self) -> None:
         self._cases: dict[str, deque[tuple[int, PlannedCase]]] = {}  # of each subject, in the order of `add`
-        self._came = 0
+        self._added = 0
         self._begun: set[str] = set()
         self._changed = threading.Condition()
         self.closed = False
 
     def add(self, cases: Sequence[PlannedCase]) -> None:
-        """Append cases and wake the threads that wait for some."""
+        """Append cases and wake waiting threads."""
         with self._changed:
             for planned in cases:
-                self._cases.setdefault(planned.subject.name, deque()).append((self._came, planned))
-                self._came += 1
+                self._cases.setdefault(planned.subject.name, deque()).append((self._added, planned))
+                self._added += 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Hand out no more cases, and wake the threads that wait for one."""
+        """Stop handing out cases, and wake waiting threads."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
 
     def take(self, running: Container[str]) -> PlannedCase | None:
-        """Return a case of a subject in `running`, else of one that no thread has begun, else any; None after `close`."""
+        """Return a case of a running subject, else of one that no thread has started, else any; None after `close`."""
         with self._changed:
             while not self._cases and not self.closed:
                 self._changed.wait()

@@ -13,9 +13,9 @@ from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
 from gates.worker.process import Worker, WorkerError
 
-MODEL_HASH = "model_hash"  # an op without a gate: it reports which bytes were judged
-SEEDS = 10  # that one worker serves: what a subject leaks must not add up, but not every seed needs a new process
-REAL_MODEL_PATIENCE = 30.0  # factor on the time limits of a case when a real model replaces the tiny one
+MODEL_HASH = "model_hash"  # an op without a gate that identifies the judged weights
+SEEDS = 10  # seeds that one worker serves: bounds the memory that a subject leaks, without a new process for each seed
+REAL_MODEL_PATIENCE = 30.0  # factor on the time limits of a case with a real model
 
 
 class SubjectWorkers:
@@ -25,21 +25,21 @@ class SubjectWorkers:
         self.options = options
         self.workers: dict[str, Worker] = {}
         self._cached = cached or OracleCache()
-        self._answers = None if options.mutant else answers or Answers()  # a mutated function must run in each case
+        self._answers = None if options.mutant else answers or Answers()  # a mutant must run in every case
         self._served: dict[str, set[int | None]] = {}  # the seeds that each worker has served
-        self._failures: dict[tuple[str, int | None], WorkerError] = {}  # a subject is started again at the next seed
+        self._failures: dict[tuple[str, int | None], WorkerError] = {}  # the next seed starts the subject again
         self._models: dict[str, Mapping[str, Wire]] = {}
         self._noted: set[tuple[str, str]] = set()
         self._hashed: set[str] = set()
 
     def judge(self, planned: PlannedCase) -> Judged:
-        """Return the verdict of one case, also where the subject does not start or ends."""
+        """Return the verdict of one case, even if the subject does not start or exits."""
         try:
             self._retire(planned)
             worker = self._worker(planned)
         except WorkerError as error:
             return Judged(self._not_started(planned, error))
-        before = {id(worker): (worker, worker.patched_calls)}  # and each worker that replaces one that crashed
+        before = {id(worker): (worker, worker.patched_calls)}  # and of workers that replace crashed ones
         patience = REAL_MODEL_PATIENCE if self.options.model else 1.0
 
         def caller(
@@ -50,7 +50,7 @@ class SubjectWorkers:
             before.setdefault(id(serving), (serving, 0))
             try:
                 return serving.call(op, inputs, limit_s=limit_s, layout=layout)
-            except BaseException:  # pytest's own timeout, Ctrl-C: the next call must not get this one's late answer
+            except BaseException:  # Ctrl-C, a timeout of pytest: the next call must not get this one's late answer
                 serving.close()
                 raise
 
@@ -60,7 +60,7 @@ class SubjectWorkers:
         return Judged(verdict, worker.hello, calls, dict(self._models))
 
     def close(self) -> None:
-        """End the workers, even in the middle of a call."""
+        """End the workers, even in mid-call."""
         for worker in list(self.workers.values()):
             worker.close()
 
@@ -85,8 +85,8 @@ class SubjectWorkers:
         if MODEL_HASH not in worker.hello.provides or not worker.alive:
             return
         self._noted.add((planned.gate.id, planned.case.name))
-        made = with_model(planned.case.make(np.random.default_rng(0)), self.options.model)
-        for recipe in made.values():
+        inputs = with_model(planned.case.make(np.random.default_rng(0)), self.options.model)
+        for recipe in inputs.values():
             if isinstance(recipe, Recipe) and recipe.kind == "model" and repr(recipe.spec) not in self._hashed:
                 self._hashed.add(repr(recipe.spec))
                 answer = worker.call(MODEL_HASH, {"model": recipe}, limit_s=60.0)

@@ -108,7 +108,7 @@ class TestLaw:
 
     def test_what_is_not_a_number_is_not_near(self) -> None:
         """A NaN on one side is no small distance."""
-        found = loss_laws.Found((0.0, 0.0), (np.zeros(2), np.array([0.0, np.nan])), 1.0, 1.0)
+        found = loss_laws.Sides((0.0, 0.0), (np.zeros(2), np.array([0.0, np.nan])), 1.0, 1.0)
         assert not found.apart(with_loss=True) <= 1e9
 
     @pytest.mark.parametrize("case", list(reductions._cases()), ids=lambda case: case.name)

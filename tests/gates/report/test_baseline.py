@@ -66,7 +66,9 @@ def test_other_gates_and_subjects_are_not_gone(tmp_path: Path) -> None:
         ("new", "1 new failure, 2 new, 1 as before; 1 judged in one run only (new.jsonl is incomplete: 4 of 9)"),
     ],
 )
-def test_what_a_stopped_run_did_not_come_to_is_neither_new_nor_gone(tmp_path: Path, stopped: str, words: str) -> None:
+def test_cases_that_a_stopped_run_did_not_reach_are_neither_new_nor_gone(
+    tmp_path: Path, stopped: str, words: str
+) -> None:
     """Nobody knows what it would have said; a failure is reported all the same, for hiding one is worse."""
     old, new = [verdict(case=name) for name in "ab"], [verdict(case=name) for name in "acd"]
     runs = {"old": old, "new": [*new, verdict("wrong", case="e")]}
@@ -95,7 +97,7 @@ def test_other_definitions_are_no_regression(tmp_path: Path) -> None:
     assert "failure" not in text
 
 
-def test_other_settings_are_told(tmp_path: Path) -> None:
+def test_other_settings_are_reported(tmp_path: Path) -> None:
     """Two runs that were not asked the same say what differs."""
     old = write(tmp_path / "old.jsonl", [verdict()], quick=True, seed=3)
     text = changes_text(compare(old, write(tmp_path / "new.jsonl", [verdict()])))
@@ -104,7 +106,7 @@ def test_other_settings_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "md", "json", "github"])
-def test_every_form_tells_them(tmp_path: Path, form: ReportFormat) -> None:
+def test_every_format_shows_them(tmp_path: Path, form: ReportFormat) -> None:
     """`gates report NEW --baseline OLD`: each kind of change is there, and rendering twice gives the same bytes."""
     old = [verdict(case=name) for name in "abc"] + [
         verdict("wrong", case="d"),
@@ -134,7 +136,7 @@ def test_every_form_tells_them(tmp_path: Path, form: ReportFormat) -> None:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "junit"])
-def test_a_form_without_a_place_for_them_says_so(tmp_path: Path, form: ReportFormat) -> None:
+def test_a_format_that_cannot_show_changes_is_refused(tmp_path: Path, form: ReportFormat) -> None:
     """Better than leaving them out without a word."""
     run = write(tmp_path / "run.jsonl", [verdict()])
     with pytest.raises(ConfigurationError, match="has no place for --baseline"):

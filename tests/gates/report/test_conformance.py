@@ -126,7 +126,7 @@ def test_records_are_read_as_they_were_written(library: ConformanceResults, tmp_
         (lambda _: [], "no complete line"),
     ],
 )
-def test_what_is_no_record_names_the_line(
+def test_an_invalid_record_names_its_line(
     library: ConformanceResults, tmp_path: Path, change: object, reason: str
 ) -> None:
     file = tmp_path / "fake.jsonl"

@@ -44,7 +44,7 @@ def said(op: str, conventions: dict[str, tuple[Any, ...]]) -> list[str]:
     ],
     ids=["op", "convention", "far", "choice", "no choice", "one of several by its case", "by a letter"],
 )
-def test_a_misspelt_declaration_is_told(op: str, conventions: dict[str, tuple[Any, ...]], words: str) -> None:
+def test_a_misspelt_declaration_is_reported(op: str, conventions: dict[str, tuple[Any, ...]], words: str) -> None:
     """One sentence, with the nearest name where there is one, else with those that there are."""
     (sentence,) = said(op, conventions)
     assert words in sentence
@@ -61,7 +61,7 @@ def test_a_misspelt_declaration_is_told(op: str, conventions: dict[str, tuple[An
     ],
     ids=["some", "one more", "one more, near one that is declared", "no to the only choice", "asked outside gates"],
 )
-def test_a_right_declaration_is_silent(op: str, conventions: dict[str, tuple[Any, ...]]) -> None:
+def test_a_correct_declaration_gives_no_note(op: str, conventions: dict[str, tuple[Any, ...]]) -> None:
     """A subject may have less than all, and more than is asked for."""
     assert said(op, conventions) == []
 
@@ -74,7 +74,7 @@ def test_a_right_declaration_is_silent(op: str, conventions: dict[str, tuple[Any
     ],
     ids=["near", "far"],
 )
-def test_a_departure_of_no_gate_is_told(key: str, words: str) -> None:
+def test_a_deviation_under_an_unknown_gate_is_reported(key: str, words: str) -> None:
     """What it documents would fail as if it were not documented."""
     gates_ = list(load().gates.values())
     (sentence,) = undeparted("mine", {key: "README", "token_kl[k1]": "README"}, gates_)
@@ -83,7 +83,7 @@ def test_a_departure_of_no_gate_is_told(key: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
-def test_check_tells_it_on_the_error_output(tmp_path: Path, form: str) -> None:
+def test_check_reports_it_on_stderr(tmp_path: Path, form: str) -> None:
     """`gates check` says it beside whatever it prints, and it changes no exit code."""
     (tmp_path / "mine.py").write_text(SUBJECT)
     done = gates(

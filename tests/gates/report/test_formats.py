@@ -96,7 +96,7 @@ class TestJunit:
         (found,) = (s for s in top if s.get("name") == suite)
         assert tuple(found.get(name) for name in ("tests", "failures", "errors", "skipped")) == counts
 
-    def test_what_is_not_declared_is_left_out(self, run: Results) -> None:
+    def test_undeclared_choices_are_left_out(self, run: Results) -> None:
         """A subject with five ops of fifty has no forty-five skipped tests; their number is a property of its suite."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         found = {
@@ -134,7 +134,7 @@ class TestJunit:
         words = "fragile, which does not fail a run with --fail-on wrong: why it is fragile"
         assert case.system_out == (None if kinds else words)
 
-    def test_what_xml_cannot_hold_is_shown(self, run: Results) -> None:
+    def test_characters_that_xml_forbids_are_shown(self, run: Results) -> None:
         """An escape character in a subject's words leaves the document well formed, and markup stays text."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         (words,) = (f.get("message") for f in top.iter("failure") if "alert" in str(f.get("message")))
@@ -145,7 +145,7 @@ class TestJunit:
         assert 'name="incomplete: 1 of 9"' in render("junit", [cut])
 
     @pytest.mark.parametrize("form", ["junit", "github"])
-    def test_a_proof_has_no_such_form(self, tmp_path: Path, form: ReportFormat) -> None:
+    def test_a_proof_is_refused_in_this_format(self, tmp_path: Path, form: ReportFormat) -> None:
         """A failing mutant is a success, which these formats cannot express."""
         proof = write(tmp_path / "proof.jsonl", [verdict("wrong", mutant="m")], verb="prove")
         with pytest.raises(ConfigurationError, match="shows checks"):
@@ -184,7 +184,7 @@ class TestGithub:
             "::error title=mine · wrong::it has no OPS (2 cases)"
         ]
 
-    def test_no_words_of_a_subject_start_a_line(self, run: Results) -> None:
+    def test_text_of_a_subject_starts_no_line(self, run: Results) -> None:
         """A subject cannot give commands to the runner: `::` at the start of a line is ours."""
         lines = render("github", [run]).splitlines()
         ours = github.commands([run])
@@ -249,7 +249,7 @@ class TestText:
         Screen(3).interrupted(run.path)
         assert capsys.readouterr().err == f"interrupted: incomplete: 2 of 3; they are in {run.path}\n"
 
-    def test_a_subjects_words_are_no_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_text_of_a_subject_is_not_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
         """Brackets in a name or a reason are printed as they are, and take no more than their line."""
         screen = Screen(1, verbose=True)
         screen.verdict(Verdict("g", "[/red]", "c", 0, "skipped", "absent", "[/bold] and [red]"))

@@ -39,7 +39,7 @@ class TestGrades:
         assert (found.status, found.cases, found.left) == (grade, len(judged), len(statuses) - len(judged))
         assert found.like == statuses.count(found.verdict.status)
 
-    def test_what_was_not_judged_has_no_grade(self) -> None:
+    def test_an_op_that_was_not_judged_has_no_grade(self) -> None:
         """Neither a pass nor a failure; it is counted apart."""
         found = Grades.of([verdict("unsupported"), verdict("skipped", gate="b"), verdict("not asked", gate="c")])
         assert found.grades() == []
@@ -54,7 +54,7 @@ class TestGrades:
         (found,) = Grades.of(verdicts).grades()
         assert (found.verdict.case, found.count) == ("b", "1 of 3 cases") if found.like == 1 else ("b", "2 of 3 cases")
 
-    def test_a_documented_deviation_is_shown_where_nothing_else_is_as_bad(self) -> None:
+    def test_a_documented_deviation_is_shown_if_no_other_failure_is_as_bad(self) -> None:
         """`departs` is a wrong number that the documentation announces."""
         departs = verdict("wrong", cause="departs")
         assert [g.status for g in Grades.of([departs, verdict(case="b")]).grades()] == ["departs"]
@@ -193,7 +193,7 @@ class TestWrap:
         """A log of GitHub obeys a line that starts with `::`."""
         assert wrapped(["a", "::error::x"], 3) == ["a", "\\::error::x"]
 
-    def test_more_lines_than_there_is_room_for(self) -> None:
+    def test_more_lines_than_the_limit(self) -> None:
         """An ellipsis stands for the rest, within the width."""
         assert sentence("a bb ccc dddd eeeee ffffff", 8, 2) == ["a bb ccc", "dddd …"]
 

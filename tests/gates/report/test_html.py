@@ -46,7 +46,7 @@ class TestFile:
             digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
             assert f"{tag}-src 'sha256-{digest}'" in text
 
-    def test_hostile_words_are_text(self, hostile: Path) -> None:
+    def test_hostile_text_is_escaped(self, hostile: Path) -> None:
         """Names, reasons, versions and commands that hold markup make no element, and are read back as they are shown."""
         page = Elements(render_html([hostile]))
         assert [tag for tag, _ in page.found].count("script") == 2
@@ -127,7 +127,7 @@ class TestFile:
         assert "mine · kl.k3 · other: correct → wrong: kl error in 2u·S is nan" in said.text("li")
         assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
 
-    def test_a_calibration_is_drawn_and_told(self, calibrated: Path) -> None:
+    def test_a_calibration_is_drawn_and_described(self, calibrated: Path) -> None:
         """A disc at each gate's worst share, a cross at one with false positives, seeds and refusals in words and in a table."""
         text = render_html([calibrated])
         said = Elements(text)

@@ -127,7 +127,7 @@ class TestBrowser:
         assert page.value("matrix.scrollWidth > matrix.clientWidth")
         assert (tmp_path / "page.html").stat().st_size <= 2_000_000
 
-    def test_hostile_words_run_nothing(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
+    def test_hostile_text_runs_nothing(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
         """No dialog of an injected script, no broken policy, and the evidence shows the words as they are."""
         page = shown(chromium, [hostile], tmp_path)
         page.value("document.querySelector('td.wrong button').click()")

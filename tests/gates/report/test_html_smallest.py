@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> list[Path]:
 class TestFile:
     """What is in the file, without a browser."""
 
-    def test_the_list_has_words_and_command(self, run: list[Path]) -> None:
+    def test_the_list_has_description_and_command(self, run: list[Path]) -> None:
         """Each has its words and its command, and a link to its table cell if there is one."""
         page = Elements(render_html(run))
         assert page.text("code").count(COMMAND) == 2
@@ -44,7 +44,7 @@ class TestFile:
         assert goes == ["0/0"]
         assert "1 failure was not shrunk: a whole model" in page.text("summary")
 
-    def test_what_works_by_script_only_is_hidden_without_it(self, run: list[Path]) -> None:
+    def test_controls_that_need_the_script_are_hidden_without_it(self, run: list[Path]) -> None:
         """Nothing that does nothing is shown; the command can be selected all the same."""
         page = Elements(render_html(run))
         kinds = [a for tag, a in page.found if tag == "button" and a.get("class") in {"goes", "copy"}]
@@ -135,7 +135,7 @@ class TestBrowser:
             assert own
             assert len(own) == len(set(own)), role
 
-    def test_hostile_words_are_text(self, chromium: Browser, tmp_path: Path) -> None:
+    def test_hostile_text_is_escaped(self, chromium: Browser, tmp_path: Path) -> None:
         """Nothing of a record's words becomes markup, in the list and in the evidence."""
         names = dict.fromkeys(("gate", "subject", "case"), HOSTILE)
         path = tmp_path / "run.jsonl"

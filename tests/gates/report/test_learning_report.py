@@ -82,7 +82,7 @@ class TestRecorded:
     def test_picture_is_rendered_from_what_was_recorded(self) -> None:
         assert render_curves(read_curves(RECORD)) == RECORD.with_suffix(".svg").read_text()
 
-    def test_every_algorithm_is_there_with_three_seeds(self) -> None:
+    def test_every_algorithm_has_three_seeds(self) -> None:
         """Those named above and two controls; none took five minutes."""
         curves = read_curves(RECORD)
         names = {one["algorithm"] for one in curves}
@@ -102,7 +102,7 @@ class TestRecorded:
             assert one[measure][0] == one["start"]
             assert one[measure][-1] - one["start"] >= WANTED_GAIN[measure], one
 
-    def test_the_margin_is_no_matter_of_a_few_pairs(self) -> None:
+    def test_the_margin_does_not_depend_on_a_few_pairs(self) -> None:
         """Three of four held-out pairs at least are preferred rightly at the end."""
         curves = [one for one in read_curves(RECORD) if one["algorithm"] in MEASURED["margin"]]
         assert all(one["preferred"][-1] >= 0.75 for one in curves), curves

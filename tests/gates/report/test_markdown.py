@@ -53,7 +53,7 @@ def test_many_other_cases_are_counted(tmp_path: Path) -> None:
     assert "case-12, and 27 more\n" in render([run])
 
 
-def test_what_came_out_is_at_the_top(tmp_path: Path) -> None:
+def test_the_outcome_is_at_the_top(tmp_path: Path) -> None:
     """One sentence, then how many gates of each subject hold; departures are no failures; the sections in order."""
     waived = Waived("wrong", "known", "#12", "ada", "2027-01-01")
     verdicts = [

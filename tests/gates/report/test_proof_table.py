@@ -72,7 +72,7 @@ class TestMargins:
         (found,) = margins([broken.model_copy(update={"evidence": items})], [], ["g.x"])
         assert found.effect == math.inf
 
-    def test_what_was_not_measured_is_reported(self) -> None:
+    def test_missing_measurements_are_reported(self) -> None:
         """A gate without records has no numbers, and a blind case no sensitivity."""
         blind = [SensitivityRecord(gate="g.x", subject="s", case=c, noticed=n) for c, n in (("a", 1e-6), ("b", None))]
         assert margins([], blind, ["g.x"]) == [Margin("g.x", None, "", None, "", None)]

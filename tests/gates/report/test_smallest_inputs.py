@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Results:
 
 
 @pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
-def test_every_format_has_words_and_command(run: Results, form: ReportFormat) -> None:
+def test_every_format_has_description_and_command(run: Results, form: ReportFormat) -> None:
     """What fails on which numbers, how much smaller they are, and a command whose file is quoted for a shell."""
     text = " ".join(html.unescape(render(form, [run])).split())
     assert WORDS in text
@@ -43,7 +43,7 @@ def test_every_command_names_interpreter_and_model(tmp_path: Path, form: ReportF
     assert f"{FILE}' --python '/opt/my env/python' --model org/model" in text
 
 
-def test_why_an_input_is_not_shrunk_is_said_once(run: Results) -> None:
+def test_a_reason_for_not_shrinking_is_shown_once(run: Results) -> None:
     """A reason that many failures share stands once, with those that it holds for."""
     text = html.unescape(render("md", [run]))
     assert text.count("Not shrunk (a whole model): mine loss, mine ratio.") == 1
@@ -64,7 +64,7 @@ def test_a_screen_says_why_an_input_is_as_it_was_drawn(tmp_path: Path) -> None:
     assert text.count("input as drawn, not shrunk: the search was stopped") == text.count("not shrunk") == 1
 
 
-def test_an_annotation_has_the_words(run: Results) -> None:
+def test_an_annotation_has_the_description(run: Results) -> None:
     """One command per gate, the worst case on its first line, the smallest input on the second."""
     first, *others = github.commands([run])
     assert first.startswith("::error title=mine · kl.k3::wrong in 2 of 2 cases; kl.k3 · other: kl error in 2u·S is nan")
@@ -72,7 +72,7 @@ def test_an_annotation_has_the_words(run: Results) -> None:
     assert not [line for line in others if "smallest" in line]
 
 
-def test_a_test_case_has_the_words_and_the_file(run: Results) -> None:
+def test_a_test_case_has_the_description_and_the_file(run: Results) -> None:
     """In JUnit the failing case itself has them, as properties and in its text; the other cases do not."""
     top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
     cases = {(c.get("classname"), c.get("name")): c for c in top.iter("testcase")}
@@ -85,7 +85,7 @@ def test_a_test_case_has_the_words_and_the_file(run: Results) -> None:
 
 
 @pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
-def test_hostile_words_are_shown_and_never_obeyed(tmp_path: Path, form: ReportFormat) -> None:
+def test_hostile_text_is_shown_and_never_executed(tmp_path: Path, form: ReportFormat) -> None:
     """Words, names and files of anybody: no line of the log is a command of theirs, no tag is one."""
     names = dict.fromkeys(("gate", "subject", "case"), HOSTILE)
     run = write(

@@ -49,7 +49,7 @@ class TestAnswers:
         ],
         ids=["subject", "op", "spec", "kind"],
     )
-    def test_what_differs_is_another_call(self, other: tuple[str, str, dict[str, Recipe]]) -> None:
+    def test_another_subject_op_or_recipe_is_another_call(self, other: tuple[str, str, dict[str, Recipe]]) -> None:
         """Another subject, op or recipe has an answer of its own."""
         answers = Answers()
         answers.ask("a", "op", {"model": Recipe("model", {"seed": 1})}, lambda: Outcome("value", {"n": 1}))

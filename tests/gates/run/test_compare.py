@@ -34,7 +34,7 @@ class TestWorst:
         """Finite differences are scaled; what is not finite agrees with itself only."""
         assert worst(got, want, scale)[0] == pytest.approx(expected)
 
-    def test_an_unwanted_nan_is_nan_wherever_it_stands(self) -> None:
+    def test_an_unwanted_nan_is_nan_in_any_position(self) -> None:
         """A NaN among right values is the worst element, and holds no relation."""
         observed, place = worst([1.0, NAN, 9.0], [1.0, 2.0, 3.0])
         assert math.isnan(observed)

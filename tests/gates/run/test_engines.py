@@ -65,7 +65,7 @@ class TestNeeds:
         ],
         ids=["none", "both", "the gate's is more", "the subject's is more"],
     )
-    def test_subject_and_gate_ask_together(
+    def test_subject_and_gate_share_one_call(
         self, subject: dict[str, float], gate: dict[str, float], wanted: dict[str, float]
     ) -> None:
         """Of the same resource the most counts."""

@@ -87,7 +87,7 @@ def test_an_exception_in_a_long_reduction_is_more_than_imprecise(subject: Maker)
     assert found.status == "fragile"
 
 
-def test_an_element_without_a_limit_is_no_claim(subject: Maker) -> None:
+def test_an_element_without_a_limit_is_not_a_claim(subject: Maker) -> None:
     """Where all are without one, the inputs belong to another level, and that is the gate's error."""
     body = "return {'y': np.where(x > 9, np.nan, 2 * x)}"
     far = Case("far", lambda rng: {"x": np.array([1.0, 10.0])})
@@ -102,7 +102,7 @@ def test_an_element_without_a_limit_is_no_claim(subject: Maker) -> None:
     assert [v.status for v in found.values()] == ["correct", "error"]
 
 
-def test_what_rests_on_a_wrong_definition_is_not_asked(subject: Maker) -> None:
+def test_gates_that_rest_on_a_wrong_definition_are_not_asked(subject: Maker) -> None:
     """One cause is one finding; another op, and a subject that is right, are asked everything."""
     gates = [make_gate(), make_gate(id="double.law", level="law"), make_gate(id="double.rare", level="robustness")]
     wrong = judged(subject("return {'y': 3 * x}"), *gates)

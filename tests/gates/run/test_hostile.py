@@ -291,7 +291,7 @@ class TestInterpreters:
         ],
         ids=["no Python", "no NumPy", "another program"],
     )  # fmt: skip
-    def test_it_is_said(self, tmp_path: Path, script: str, words: str) -> None:
+    def test_a_wrong_interpreter_is_reported(self, tmp_path: Path, script: str, words: str) -> None:
         """The subject fails to start, with what the interpreter must be."""
         python = tmp_path / "python"
         python.write_text(script)

@@ -27,7 +27,7 @@ X = np.arange(6.0).reshape(2, 3)
 class TestAnswers:
     """The oracle with a memory."""
 
-    def test_the_same_question_is_answered_once_and_the_answer_is_the_callers_own(self) -> None:
+    def test_one_answer_per_question_and_a_copy_per_caller(self) -> None:
         """Whoever writes into an answer changes nobody else's."""
         asked: list[Any] = []
         op = replace(DOUBLE, oracle=lambda x: (asked.append(x), {"y": [2.0 * x]})[1])
@@ -68,7 +68,7 @@ class TestAnswers:
         assert key_of(DOUBLE, {"z": other}) != key_of(DOUBLE, {"x": other})
         assert key_of(replace(DOUBLE, name="twice"), {"x": other}) != key_of(DOUBLE, {"x": other})
 
-    def test_what_has_no_plain_value_is_always_asked(self) -> None:
+    def test_a_value_without_a_key_is_never_cached(self) -> None:
         """A function, or an array of objects, is not compared."""
         calls: Counter[str] = Counter()
         op = replace(DOUBLE, oracle=lambda x: calls.update(["asked"]))
@@ -79,7 +79,7 @@ class TestAnswers:
             answers.ask(op, {"x": value})
         assert calls["asked"] == 4
 
-    def test_it_holds_no_more_than_it_may(self) -> None:
+    def test_its_size_is_bounded(self) -> None:
         """The oldest answer goes first, and one that is too large is not kept at all."""
         calls: list[float] = []
         op = replace(DOUBLE, oracle=lambda x: (calls.append(float(x)), np.zeros(int(x)))[1])
@@ -125,7 +125,7 @@ class TestAnswers:
             assert inputs.inputs(make_gate(), case, 0, answers) == {"model": Recipe("model", {"layers": 2})}
 
 
-def test_a_scratch_folder_is_there_only_if_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scratch_folder_exists_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is made without need, one folder serves the whole trial, and nothing stays."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Scratch():
@@ -138,7 +138,7 @@ def test_a_scratch_folder_is_there_only_if_it_is_asked_for(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_that_ask_at_once_are_answered_by_one_call() -> None:
+def test_two_simultaneous_questions_share_one_call() -> None:
     """Subjects are judged side by side, so that both ask for the same before either has it."""
     cache, calls, both = OracleCache(), [], threading.Barrier(2)
 
@@ -159,7 +159,7 @@ def test_two_that_ask_at_once_are_answered_by_one_call() -> None:
     assert cache.once(b"key", make) == [1]
 
 
-def test_what_raises_is_asked_again() -> None:
+def test_a_call_that_raises_is_repeated() -> None:
     """An error is not kept, and nothing stays locked."""
     cache = OracleCache()
     for _ in range(2):

@@ -98,7 +98,7 @@ class TestUnits:
         assert isinstance(refused, str)
         assert "a node has rl-gates 9" in refused
 
-    def test_names_that_are_not_here_are_refused(self, slow: Subject) -> None:
+    def test_names_that_a_node_lacks_are_refused(self, slow: Subject) -> None:
         """A plugin that a node lacks is said by name."""
         unit = node.Unit.of(packing(slow)[0], Options(), load())
         for other in (replace(unit, gate="no.gate"), replace(unit, case="none"), replace(unit, subject="x", file=None)):

@@ -124,7 +124,7 @@ class TestResume:
         assert summary.exit_code == 1
 
     @pytest.mark.parametrize(("version", "lines"), [("1", 1), ("2", 2)], ids=["the same", "another"])
-    def test_a_subject_that_changed_meanwhile_is_told_again(self, tmp_path: Path, version: str, lines: int) -> None:
+    def test_a_changed_subject_is_recorded_again(self, tmp_path: Path, version: str, lines: int) -> None:
         """A library that was renewed between kill and resumption: its verdicts rest on two versions, and both are recorded."""
         said = SubjectRecord(subject="s", provides=[], versions={"library": "1"})
         head, first = records.whole([c.names for c in PLAN], HEAD)[:2]
@@ -159,7 +159,7 @@ class TestResume:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_another_run_is_refused_and_left_alone(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+def test_another_run_is_refused_and_unchanged(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     """What verdicts depend on must be the same; the message names it, and the command that began the run."""
     file = records.write(tmp_path / "r.jsonl", [HEAD.model_copy(update=changes)])
     data = file.read_bytes() + b'{"torn'

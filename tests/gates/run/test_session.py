@@ -39,7 +39,7 @@ class TestTally:
         tally = Tally(Counter(counts))
         assert (tally.exit_code(), tally.line()) == (code, line)
 
-    def test_a_required_skip_fails_a_run_that_held(self) -> None:
+    def test_a_required_skip_fails_a_passing_run(self) -> None:
         """A hole in what was required is exit code 1."""
         assert Tally(Counter({"correct": 1, "skipped": 1}), [verdict("skipped")]).exit_code() == 1
 
@@ -59,7 +59,7 @@ class TestRequirement:
             ("other", "skipped", False),
         ],
     )
-    def test_what_it_turns_into_failure(self, text: str, status: Status, unmet: bool) -> None:
+    def test_a_requirement_decides_which_statuses_fail(self, text: str, status: Status, unmet: bool) -> None:
         """A subject alone must not be skipped; named gates must not be unsupported either."""
         assert Requirement.parse(text, ["mine", "other"]).unmet_by(verdict(status)) is unmet
 
@@ -86,7 +86,7 @@ def test_a_cell_of_the_table_shows_the_worst(counts: dict[Status, int], words: s
     assert cell(Counter(counts))[1] == words
 
 
-def test_a_digest_tells_one_version_of_a_file_from_another(tmp_path: Path) -> None:
+def test_a_digest_distinguishes_versions_of_a_file(tmp_path: Path) -> None:
     """Of subjects that are files of somebody else; the commit of the judge identifies those that are shipped."""
     file, other = tmp_path / "mine.py", tmp_path / "numpy.py"
     other.touch()
@@ -111,6 +111,6 @@ def test_a_digest_tells_one_version_of_a_file_from_another(tmp_path: Path) -> No
         ("wrong", {"not asked": 1}, 3),
     ],
 )
-def test_a_grade_fails_the_run_from_fail_on_upwards(fail_on: Grade, counts: dict[Status, int], code: int) -> None:
+def test_fail_on_fails_the_run_from_this_grade_upwards(fail_on: Grade, counts: dict[Status, int], code: int) -> None:
     """A timeout always does; what was not asked was not measured."""
     assert Tally(Counter(counts), fail_on=fail_on).exit_code() == code

@@ -82,12 +82,12 @@ class TestPartition:
     @pytest.mark.parametrize(
         "text", ["0/5", "6/5", "1/0", "2", "2/", "/5", "a/b", "-1/5", "1/5/2", "1/99999", "", " 1/2"]
     )
-    def test_what_is_no_shard_is_refused(self, text: str) -> None:
+    def test_an_invalid_shard_is_refused(self, text: str) -> None:
         """Anything but INDEX/COUNT within range is one sentence."""
         with pytest.raises(ConfigurationError, match=r"must be INDEX/COUNT"):
             Shard.parse(text)
 
-    def test_the_digest_tells_plans_apart(self) -> None:
+    def test_the_digest_distinguishes_plans(self) -> None:
         """A case more, a case less or another name is another plan."""
         names = [("g", "s", "a"), ("g", "s", "b")]
         others = [names[:1], [*names, ("g", "s", "c")], [("g", "s", "a"), ("g", "t", "b")], [("gs", "", "a"), names[1]]]
@@ -126,7 +126,7 @@ class TestMerge:
 
     @settings(max_examples=20, deadline=None)
     @given(PLANS.filter(len), st.integers(2, 5), st.data())
-    def test_without_any_one_shard_there_is_no_merge(self, gates: list[list[float]], count: int, data: Any) -> None:
+    def test_a_merge_needs_every_shard(self, gates: list[list[float]], count: int, data: Any) -> None:
         """Left out, given twice or in the place of another: refused."""
         cases = planned(gates)
         one = data.draw(st.integers(0, count - 1))
@@ -235,7 +235,7 @@ def merged_already(runs: list[Results]) -> list[Results]:
         *["planned", "lost", "twice", "foreign", "unfinished", "merged", "none"],
     ],
 )
-def test_what_does_not_belong_together_is_refused(
+def test_files_of_different_runs_are_refused(
     tmp_path: Path, change: Callable[[list[Results]], list[Results]], words: str
 ) -> None:
     """Another plan, commit, seed or version, a hole or a double is one sentence with both files."""

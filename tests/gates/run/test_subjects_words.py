@@ -36,7 +36,7 @@ OPS = {{"group_advantages": group_advantages}}
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path: Path, body: str, tail: str, words: str) -> None:
+def test_an_error_names_its_line(tmp_path: Path, body: str, tail: str, words: str) -> None:
     """The last frame that is the subject's own, and the remedy."""
     (tmp_path / "mine.py").write_text(SUBJECT.format(body=body, tail=tail))
     done = gates(

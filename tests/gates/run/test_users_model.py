@@ -26,7 +26,7 @@ def _tiny(case: Case) -> dict[str, Any]:
 class TestNames:
     """No case is named after a model that is not there."""
 
-    def test_what_a_name_says_of_the_tiny_model_is_declared(self, gate: Gate) -> None:
+    def test_the_tiny_models_settings_match_their_name(self, gate: Gate) -> None:
         """A case with a family, 4 bits or half precision of its own says which part of its name tells so."""
         for case in gate.cases:
             special = _tiny(case).keys() & {"family", "dtype"} or _tiny(case).get("bits") == 4

@@ -113,7 +113,7 @@ class TestProblems:
         assert words in said
         assert bool(said) == bool(words)
 
-    def test_a_shard_tells_only_what_expired(self) -> None:
+    def test_a_shard_reports_only_expired_waivers(self) -> None:
         """Whether the others are needed is for all shards together."""
         shard, expired = waivers(), waivers(expires=date(2026, 1, 1))
         shard.partial = expired.partial = True
@@ -173,7 +173,7 @@ class TestFile:
             ("[[", "is no TOML"),
         ],
     )
-    def test_a_mistake_is_a_sentence(self, tmp_path: Path, text: str, words: str) -> None:
+    def test_a_user_error_is_one_sentence(self, tmp_path: Path, text: str, words: str) -> None:
         """It names the file, the entry, what was found and the nearest name."""
         (tmp_path / "gates.toml").write_text(text)
         with pytest.raises(ConfigurationError) as error:
@@ -181,7 +181,7 @@ class TestFile:
         assert words in str(error.value)
         assert str(tmp_path / "gates.toml") in str(error.value)
 
-    def test_a_file_that_is_named_must_be_there(self, tmp_path: Path) -> None:
+    def test_a_named_file_must_exist(self, tmp_path: Path) -> None:
         """Without `--waivers` no file is none; with it, it is a mistake."""
         with pytest.raises(ConfigurationError, match="cannot read"):
             read(tmp_path / "gates.toml")
@@ -212,7 +212,7 @@ class TestRun:
         assert "waived until 2999-12-31 by ada" in text
         assert run.header.waivers[0].owner == "ada"
 
-    def test_an_expired_one_excuses_nothing(self, tmp_path: Path) -> None:
+    def test_an_expired_waiver_excuses_nothing(self, tmp_path: Path) -> None:
         """The failures count, and a line says that it has expired."""
         code, text, run = self.run(tmp_path, "2020-01-01")
         assert code == 1
@@ -220,7 +220,7 @@ class TestRun:
         assert f"the waiver of {self.GATE} for mine (ada, #12) expired on 2020-01-01" in text
         assert run.summary.problems
 
-    def test_one_that_is_not_needed_fails_a_run_that_holds(self, tmp_path: Path) -> None:
+    def test_a_needless_waiver_fails_a_passing_run(self, tmp_path: Path) -> None:
         """Everything passes, and the exit code is 1, with the line that says what to remove."""
         code, text, run = self.run(tmp_path, "2999-12-31", RIGHT)
         assert code == 1

@@ -21,19 +21,19 @@ LARGEST = "largest |advantage| of a constant group"
 
 
 def _solved_alike(rng: np.random.Generator, choice: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """Groups in which all succeed, all fail, or all get half: sums and means of these are exact however they are taken."""
+    """Return groups in which all succeed, fail, or get half: their sums and means are exact in any order."""
     groups = [np.full(8, value) for value in (1.0, 0.0, -1.0, 0.5)]
     return {"rewards": np.concatenate([*groups, rng.normal(0.0, 1.0, 8)]).astype(dtype), "group_size": 8, **choice}
 
 
 def _awkward(rng: np.random.Generator, choice: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """Groups of equal rewards whose sum rounds: of 10 it leaves a residue in both dtypes; of 4 or 8 often none."""
+    """Return groups of 10 equal rewards, whose sum leaves a rounding residue in both dtypes."""
     groups = [np.full(10, value) for value in (0.35, 0.1, 0.7, 1 / 3, 2.3, 123.456)]
     return {"rewards": np.concatenate([*groups, rng.normal(0.0, 1.0, 10)]).astype(dtype), "group_size": 10, **choice}
 
 
 def _alone(rng: np.random.Generator) -> dict[str, Any]:
-    """Groups of one: each is constant, whatever its reward."""
+    """Return groups of one reward, which are always constant."""
     return {"rewards": rng.normal(0.0, 1.0, 8).astype(np.float32), "group_size": 1, **PRESETS["trl"]}
 
 
@@ -58,7 +58,7 @@ def _cases() -> Iterator[Case]:
 
         yield Case(f"{name}-{dtype}", awkward, quick=name in {"trl", "mlxrl"}, conventions={**choice, "dtype": dtype})
 
-    # a group of one refused: only a baseline of the others needs a second
+    # a subject refused groups of one, which only a leave-one-out baseline may
     yield Case("found-groups-of-one", _alone, conventions={**PRESETS["trl"], "dtype": "float32"})
 
 
@@ -73,9 +73,9 @@ def _cases() -> Iterator[Case]:
     bounds={**BOUNDS, LARGEST: Bound("exact", "max = min gives A = 0 by rule", 0.0)},
 )
 def constant_group_is_zero(t: Trial) -> Iterator[Evidence]:
-    """Look at groups of equal rewards beside one that varies: within the textbook limit of 0, or exactly 0 by rule.
+    """Measure groups of equal rewards in a batch with a varying one: within the textbook limit of 0, or exactly 0.
 
-    Exactly 0 is asked where the naive mean leaves a residue, and only there.
+    Exactly 0 is required only where the naive mean leaves a residue.
     """
     size = t.inputs["group_size"]
     if size == 1:  # nothing varies

@@ -33,7 +33,7 @@ def _conventions() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _of_batch() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield conventions whose baseline is not the group's: of subjects that declare it."""
+    """Yield conventions with another baseline than the group's, for subjects that declare it."""
     for baseline in ("batch", "none"):
         yield f"none-{baseline}", {**UNSCALED, "baseline": baseline}
         yield f"batch-{baseline}-inside-ddof0", {**PRESETS["mlxrl"], "scale": "batch", "baseline": baseline}
@@ -80,19 +80,19 @@ def _cases() -> Iterator[Case]:
             yield _case(name, choice, "float64")
     for dtype in DTYPES:
         yield _case("layouts", PRESETS["trl"], dtype, quick=dtype == "float32", level="robustness")
-        for name in OFFSET:  # rewards round 1000 that differ by hundredths, and others
+        for name in OFFSET:  # includes rewards around 1000 that differ by hundredths
             yield _case(f"offset-{name}", PRESETS[name], dtype, quick=name == "trl", level="precision")
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     inputs = {name: value for name, value in t.inputs.items() if name != "layouts"}
-    wanted = t.want(GROUP_ADVANTAGES, **inputs)
-    yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 0.1, "zeros agree with zeros")
-    if np.max(np.abs(inputs["rewards"])) < 100.0:  # not with an offset
+    want = t.want(GROUP_ADVANTAGES, **inputs)
+    yield t.precondition("largest |advantage|", np.max(np.abs(want)), ">", 0.1, "zeros agree with zeros")
+    if np.max(np.abs(inputs["rewards"])) < 100.0:  # no offset
         least = least_spread(inputs["rewards"], inputs["group_size"])
         yield t.precondition("least deviation of a group over its largest |reward|", least, ">=", 0.1)
     if inputs["eps"] == ACTING:
-        yield t.precondition("advantages that the threshold makes 0", int(np.sum(wanted == 0.0)), ">=", 8)
+        yield t.precondition("advantages that the threshold makes 0", int(np.sum(want == 0.0)), ">=", 8)
 
 
 @gate(
@@ -108,18 +108,18 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("group_advantages", ("advantages",)),),
 )
 def matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare every element with the float64 definition, in its textbook limit and in units of its rounding scale."""
+    """Compare every element with the definition, in textbook limits and in units of its rounding scale."""
     inputs = dict(t.inputs)
     in_layouts = inputs.pop("layouts", False)
-    wanted = t.want(GROUP_ADVANTAGES, **inputs)
+    want = t.want(GROUP_ADVANTAGES, **inputs)
     dtype = str(inputs["rewards"].dtype)
     quantity, scale = f"advantage error in 2u·S ({dtype})", scale_of(inputs)
     limits = t.textbook(GROUP_ADVANTAGES, **inputs)["advantages"]
     got = t.got(GROUP_ADVANTAGES, **inputs)["advantages"]
-    yield from t.agrees(quantity, got, wanted, limits, scale=scale)
+    yield from t.agrees(quantity, got, want, limits, scale=scale)
     if in_layouts:
-        for where, other in layouts.values(t, GROUP_ADVANTAGES, inputs, ("rewards",)):
-            yield from t.agrees(quantity, other["advantages"], wanted, limits, scale=scale, where=where)
+        for where, outputs in layouts.values(t, GROUP_ADVANTAGES, inputs, ("rewards",)):
+            yield from t.agrees(quantity, outputs["advantages"], want, limits, scale=scale, where=where)
 
 
 def scale_of(inputs: Mapping[str, Any]) -> Array:

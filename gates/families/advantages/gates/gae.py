@@ -93,8 +93,8 @@ def _cases() -> Iterator[Case]:
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
-    wanted = t.want(GAE, **t.inputs)
-    yield t.precondition("largest |advantage|", np.max(np.abs(wanted)), ">", 0.1, "zeros agree with zeros")
+    want = t.want(GAE, **t.inputs)
+    yield t.precondition("largest |advantage|", np.max(np.abs(want)), ">", 0.1, "zeros agree with zeros")
     if t.inputs["terminal"] is not None:
         inside = t.inputs["mask"] if t.inputs["mask"] is not None else True
         yield t.precondition("tokens that end an episode", int(np.sum(t.inputs["terminal"] & inside)), ">=", 3)
@@ -113,13 +113,13 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("gae", ("advantages",)),),
 )
 def gae_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare every token with the exact recurrence; where NaN stands in masked slots, in other memory layouts too."""
-    wanted = t.want(GAE, **t.inputs)
+    """Compare every token with the definition; inputs with NaN in masked slots also in other memory layouts."""
+    want = t.want(GAE, **t.inputs)
     dtype = str(t.inputs["rewards"].dtype)
     scale = 2 * UNIT[dtype] * oracle.gae_scale(**t.inputs)
     limits = t.textbook(GAE, **t.inputs)["advantages"]
     quantity = f"advantage error in 2u·S ({dtype})"
-    yield from t.agrees(quantity, t.got(GAE, **t.inputs)["advantages"], wanted, limits, scale=scale)
+    yield from t.agrees(quantity, t.got(GAE, **t.inputs)["advantages"], want, limits, scale=scale)
     if np.isnan(t.inputs["rewards"]).any():
-        for where, other in layouts.values(t, GAE, t.inputs, ("rewards", "values")):
-            yield from t.agrees(quantity, other["advantages"], wanted, limits, scale=scale, where=where)
+        for where, outputs in layouts.values(t, GAE, t.inputs, ("rewards", "values")):
+            yield from t.agrees(quantity, outputs["advantages"], want, limits, scale=scale, where=where)

@@ -1,4 +1,4 @@
-"""Do group advantages obey the laws of their definition: shift, scale, sign, order, sums, and leave-one-out as a scaled mean?"""
+"""Do group advantages obey their laws: shift, scale, sign, order, zero sums, leave-one-out as a scaled mean?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reference.oracle import advantages as oracle
 
 SIZE, GROUPS = 8, 6
 SHIFT, FACTOR = 4.0, 16.0
-FIRST, FIRST_OF_SAME = 1.25, 1.5  # the first reward; the other where both calls of a law have the same rewards
+FIRST, FIRST_OF_SAME = 1.25, 1.5  # the first reward; the second, where both calls of a law have the same rewards
 K = {"float32": 4.0, "float64": 8.0}
 LAW_BECAUSE = (
     "by definition the two are one number, and each errs by at most k·2u·S, S = max|R_g|/(std ⊕ ε) of its own rewards: "
@@ -38,7 +38,7 @@ Inputs = dict[str, Any]
 
 
 def _rewards(rng: np.random.Generator, dtype: str, size: int, first: float) -> Array:
-    """Return rewards that are multiples of 1/64 of at most 3, so that a shift by 4 and a factor of 16 round nothing."""
+    """Return multiples of 1/64 up to 3, so that a shift by 4 and a factor of 16 are exact."""
     grid = rng.integers(-128, 128, (GROUPS, size)) / 64.0
     grid[0, 0] = first
     grid[:, 1] = np.where(grid.max(axis=1) - grid.min(axis=1) < 0.5, 3.0, grid[:, 1])
@@ -46,14 +46,14 @@ def _rewards(rng: np.random.Generator, dtype: str, size: int, first: float) -> A
 
 
 def _scaled_eps(choice: Mapping[str, Any]) -> float | None:
-    """Return the ε that belongs to rewards times FACTOR: it has their unit, and inside the root their square's."""
+    """Return ε for rewards times FACTOR: it has their unit, and inside the root its square."""
     eps = choice["eps"]
     if eps is None:
         return None
     return float(eps * (FACTOR**2 if choice["eps_mode"] == "inside" else FACTOR))
 
 
-# Each law returns the other call, and how its advantages (B,) become the first call's.
+# Each law returns the second call, and how its advantages (B,) map to those of the first.
 
 
 def _shifted(left: Inputs, rng: np.random.Generator) -> Inputs:
@@ -82,14 +82,14 @@ def _reordered(left: Inputs, rng: np.random.Generator) -> Inputs:
 
 
 def _without_itself(left: Inputs, rng: np.random.Generator) -> Inputs:
-    """Leave-one-out is the mean baseline times G / (G − 1), whatever the divisor is."""
+    """Leave-one-out is the mean baseline times G / (G − 1), for every divisor."""
     del rng
     size = left["group_size"]
     return {"right": {**left, "baseline": "leave-one-out"}, "factor": (size - 1.0) / size}
 
 
 def _two_samples(left: Inputs, rng: np.random.Generator) -> Inputs:
-    """Of two samples, leave-one-out is their difference d, and the z-score ±1/√2: d / (√2·|d|)."""
+    """For two samples, leave-one-out is their difference d, and the z-score d / (√2·|d|) = ±1/√2."""
     del rng
     pairs = left["rewards"].astype(np.float64).reshape(-1, 2)
     apart = np.repeat(np.abs(pairs[:, 0] - pairs[:, 1]), 2)
@@ -114,7 +114,7 @@ def _make(rng: np.random.Generator, law: str, choice: Mapping[str, Any], dtype: 
 
 
 EVERY = tuple(CHOICES)
-ASKED = {  # every choice is moved and reordered; the other laws act where its kind of divisor or baseline does
+ASKED = {  # every choice is shifted and reordered; the other laws depend on divisor or baseline
     "shifted": EVERY,
     "reordered": EVERY,
     "multiplied": ("trl", "mlxrl", "rlox", "dr-grpo"),
@@ -129,26 +129,28 @@ def _cases() -> Iterator[Case]:
     for law, name, dtype in (*named, *((law, name, "float64") for law, name in IN_FLOAT64)):
         made = partial(_make, law=law, choice=CHOICES[name], dtype=dtype, size=SIZE)
         quick = dtype == "float32" and name in {"trl", "mlxrl", "dr-grpo"}
-        open_ = {"eps"} if law == "multiplied" else set()  # ε has the unit of the rewards, so it changes with them
-        yield Case(f"{law}-{name}-of-eight-{dtype}", made, quick=quick, conventions=_but(CHOICES[name], open_, dtype))
+        open_ = {"eps"} if law == "multiplied" else set()  # ε changes with the unit of the rewards
+        yield Case(
+            f"{law}-{name}-of-eight-{dtype}", made, quick=quick, conventions=_without(CHOICES[name], open_, dtype)
+        )
     for (law, choice), dtype in product((("without-itself", CHOICES["dr-grpo"]), ("two-samples", Z_SCORE)), K):
         made = partial(_make, law=law, choice=choice, dtype=dtype, size=2)
-        yield Case(f"{law}-of-two-{dtype}", made, quick=dtype == "float32", conventions=_but(choice, set(), dtype))
+        yield Case(f"{law}-of-two-{dtype}", made, quick=dtype == "float32", conventions=_without(choice, set(), dtype))
 
 
-def _but(choice: Mapping[str, Any], open_: set[str], dtype: str) -> dict[str, Any]:
-    """Return the conventions of a case without those that vary within it."""
+def _without(choice: Mapping[str, Any], open_: set[str], dtype: str) -> dict[str, Any]:
+    """Return the conventions of a case, without those that vary within it."""
     return {"dtype": dtype, **{name: value for name, value in choice.items() if name not in open_}}
 
 
 def _is_first(inputs: Mapping[str, Any]) -> bool:
-    """Return whether a call is the first of its law: the first reward says so, or the baseline."""
+    """Return whether a call is the first of its law, by its first reward and its baseline."""
     first = float(inputs["rewards"][0])
     return first == FIRST or (first == FIRST_OF_SAME and inputs["baseline"] == "mean")
 
 
 def _sides(x: Mapping[str, Any]) -> tuple[Inputs, Inputs, Array, Any]:
-    """Return both calls, the place of each advantage of the first in the second, and its factor."""
+    """Return both calls, the index in the second of each advantage of the first, and its factor."""
     left = dict(x["left"])
     return left, dict(x["right"]), x.get("take", np.arange(left["rewards"].size)), x.get("factor", 1.0)
 
@@ -162,11 +164,11 @@ def _scale(x: Mapping[str, Any]) -> Array:
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     left, right, take, factor = _sides(t.inputs)
-    wanted, other = t.want(GROUP_ADVANTAGES, **left), t.want(GROUP_ADVANTAGES, **right)
-    kept = float(np.max(np.abs(factor * other[take] - wanted) / _scale(t.inputs)))
-    yield t.precondition("largest |advantage|", np.abs(wanted).max(), ">", 0.1)
+    want_left, want_right = t.want(GROUP_ADVANTAGES, **left), t.want(GROUP_ADVANTAGES, **right)
+    distance = float(np.max(np.abs(factor * want_right[take] - want_left) / _scale(t.inputs)))
+    yield t.precondition("largest |advantage|", np.abs(want_left).max(), ">", 0.1)
     limit = K[str(left["rewards"].dtype)]
-    yield t.precondition("distance of the definition's own two sides in 2u·S", kept, "<=", limit)
+    yield t.precondition("distance of the definition's own two sides in 2u·S", distance, "<=", limit)
     moved = float(np.abs(right["rewards"] - left["rewards"]).max()) + len(_differing(left, right))
     yield t.precondition(
         "largest change of a reward, or changes of conventions", moved, ">", 0.1, "the calls must differ"
@@ -194,7 +196,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("group_advantages", ("advantages",), _is_first),),
 )
 def laws_hold(t: Trial) -> Iterator[Evidence]:
-    """Compare the two calls, and the sums of groups with 0; a changed reward must still change its own group."""
+    """Compare the two calls, and the sums of groups with 0; a changed reward must change its own group."""
     left, right, take, factor = _sides(t.inputs)
     dtype = str(left["rewards"].dtype)
     unit = 2 * UNIT[dtype]
@@ -261,7 +263,7 @@ def _units_matter(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("normalise_then_sum", ("advantages",), lambda inputs: float(inputs["weights"][0]) == 1.0),),
 )
 def ignores_units(t: Trial) -> Iterator[Evidence]:
-    """Multiply and shift each function's rewards by numbers of its own, and the weights by 4."""
+    """Scale and shift the rewards of each function differently, and multiply the weights by 4."""
     left, right = dict(t.inputs), _in_other_units(t.inputs)
     dtype = str(left["rewards"].dtype)
     unit = 2 * UNIT[dtype]

@@ -33,15 +33,15 @@ NAMES = ("group_ddof", "group_eps", "batch_ddof", "batch_eps")
 
 
 def _make(rng: np.random.Generator, dtype: str, stages: dict[str, Any], kind: str) -> dict[str, Any]:
-    """A verifier, a length penalty in tens, a style score in hundredths."""
+    """Return rewards of a verifier, a length penalty in tens, and a style score in hundredths."""
     size = 2 if kind == "found-pairs" else 4
     correct = np.tile([0.0, 1.0, 1.0, 0.0], 3)
     rewards = np.stack([correct, rng.uniform(-50.0, 0.0, correct.size), rng.normal(0.0, 0.02, correct.size)], axis=1)
     if kind == "constant":
-        rewards[:size, 2] = 0.1  # a constant group of one function adds nothing there
+        rewards[:size, 2] = 0.1  # constant in this group: contributes 0
     if kind == "unscored":
-        rewards[5, 0] = np.nan  # one function could not score: a 0 in the sum
-        rewards[[2, 9]] = np.nan  # no function could: the row is unscored
+        rewards[5, 0] = np.nan  # unscored by one function: 0 in the sum
+        rewards[[2, 9]] = np.nan  # unscored by every function
     if kind == "found-one-scored":
         rewards[:], rewards[0, 0] = np.nan, 1.0
     if kind == "found-tiny":
@@ -49,8 +49,8 @@ def _make(rng: np.random.Generator, dtype: str, stages: dict[str, Any], kind: st
     weights = np.array([1.0, 0.5, -2.0], dtype)
     if kind == "found-unscored-alone":
         rewards, weights, size = np.full((1, 1), np.nan), weights[:1], 1
-    made = {"rewards": rewards.astype(dtype), "weights": weights, "group_size": size, **stages}
-    return made | ({"layouts": True} if kind == "constant" else {})
+    inputs = {"rewards": rewards.astype(dtype), "weights": weights, "group_size": size, **stages}
+    return inputs | ({"layouts": True} if kind == "constant" else {})
 
 
 def _case(name: str, dtype: str, kind: str, *, quick: bool = False) -> Case:
@@ -71,10 +71,10 @@ CASES = (
     _case("trl", "float32", "constant", quick=True),
     _case("mixed", "float32", "unscored", quick=True),
     _case("trl", "float64", "unscored"),
-    _case("trl", "float32", "found-pairs"),  # max(n − ddof, 2): of two, one is left
-    _case("no-epsilon", "float64", "found-tiny"),  # 1 for the smallest reward, where all are far smaller
-    _case("no-epsilon", "float64", "found-one-scored"),  # 0/0 where nothing varies and no ε is added
-    _case("mixed", "float64", "found-unscored-alone"),  # nothing is divided, and a result that nobody set
+    _case("trl", "float32", "found-pairs"),  # caught max(n − ddof, 2): two members less ddof 1 leave one
+    _case("no-epsilon", "float64", "found-tiny"),  # caught a 1 for the smallest reward, where all are far smaller
+    _case("no-epsilon", "float64", "found-one-scored"),  # caught 0/0 where nothing varies and no ε is added
+    _case("mixed", "float64", "found-unscored-alone"),  # caught an uninitialised result where nothing is scored
 )
 
 
@@ -85,11 +85,11 @@ def _rounded(x: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unlike_the_sum(t: Draw) -> Iterator[Evidence]:
-    """Yield that the z-score of the plain sum is another one."""
+    """Require that the z-score of the plain sum differs."""
     summed = np.nansum(t.inputs["rewards"].astype(np.float64) * t.inputs["weights"], axis=1)
     if len(summed) > 1:
-        wanted = t.want(NORMALISE_THEN_SUM, **_rounded(t.inputs))
-        distance = np.max(np.abs((summed - summed.mean()) / summed.std() - wanted))
+        want = t.want(NORMALISE_THEN_SUM, **_rounded(t.inputs))
+        distance = np.max(np.abs((summed - summed.mean()) / summed.std() - want))
         yield t.precondition("largest distance to the z-score of the plain sum", distance, ">=", 0.1)
 
 
@@ -106,15 +106,15 @@ def _unlike_the_sum(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("normalise_then_sum", ("advantages",)),),
 )
 def normalise_then_sum(t: Trial) -> Iterator[Evidence]:
-    """Compare three reward functions of different sizes with the definition."""
+    """Compare the advantages of three reward functions of different magnitudes with the definition."""
     inputs = dict(t.inputs)
     in_layouts = inputs.pop("layouts", False)
     dtype, rounded = str(inputs["rewards"].dtype), _rounded(t.inputs)
-    wanted = t.want(NORMALISE_THEN_SUM, **rounded)
+    want = t.want(NORMALISE_THEN_SUM, **rounded)
     scale = 2 * UNIT[dtype] * oracle.normalise_then_sum_scale(**rounded)
     quantity = f"advantage error in 2u·S ({dtype})"
     limits = t.textbook(NORMALISE_THEN_SUM, **inputs)["advantages"]
-    yield from t.agrees(quantity, t.got(NORMALISE_THEN_SUM, **inputs)["advantages"], wanted, limits, scale=scale)
+    yield from t.agrees(quantity, t.got(NORMALISE_THEN_SUM, **inputs)["advantages"], want, limits, scale=scale)
     if in_layouts:
         for where, got in layouts.values(t, NORMALISE_THEN_SUM, inputs, ("rewards",)):
-            yield from t.agrees(quantity, got["advantages"], wanted, limits, scale=scale, where=where)
+            yield from t.agrees(quantity, got["advantages"], want, limits, scale=scale, where=where)

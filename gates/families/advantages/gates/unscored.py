@@ -1,4 +1,4 @@
-"""Is a NaN reward left out as not scored? A rule of ours, asked of those who declare it."""
+"""Is a NaN reward left out as unscored? A rule of Gates, asked of subjects that declare it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _make(rng: np.random.Generator, preset: str, dtype: str) -> dict[str, Any]:
     grouped = rewards(rng, groups=8, size=6, dtype=dtype).reshape(-1, 6)
     grouped[0, 2] = np.nan
     grouped[1, [0, 4]] = np.nan
-    grouped[2, 1:] = np.nan  # a group with one scored member: its advantage is 0
+    grouped[2, 1:] = np.nan  # one scored member, whose advantage is 0
     return {"rewards": grouped.reshape(-1), "group_size": 6, **PRESETS[preset]}
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
-    given = t.inputs["rewards"]
-    yield t.precondition("unscored rewards", int(np.isnan(given).sum()), ">=", 3)
-    least = least_spread(given, t.inputs["group_size"])
+    scores = t.inputs["rewards"]
+    yield t.precondition("unscored rewards", int(np.isnan(scores).sum()), ">=", 3)
+    least = least_spread(scores, t.inputs["group_size"])
     yield t.precondition("least deviation of a group over its largest |reward|", least, ">=", 0.1)
 
 
@@ -54,10 +54,10 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("group_advantages", ("advantages",)),),
 )
 def unscored_rewards(t: Trial) -> Iterator[Evidence]:
-    """Compare groups with unscored members, one of them with a single scored member, with the definition."""
+    """Compare groups with unscored members with the definition; one group has a single scored member."""
     got = t.got(GROUP_ADVANTAGES, **t.inputs)["advantages"]
-    wanted = t.want(GROUP_ADVANTAGES, **t.inputs)
+    want = t.want(GROUP_ADVANTAGES, **t.inputs)
     limits = t.textbook(GROUP_ADVANTAGES, **t.inputs)["advantages"]
     yield from t.agrees(
-        f"advantage error in 2u·S ({t.inputs['rewards'].dtype})", got, wanted, limits, scale=scale_of(t.inputs)
+        f"advantage error in 2u·S ({t.inputs['rewards'].dtype})", got, want, limits, scale=scale_of(t.inputs)
     )

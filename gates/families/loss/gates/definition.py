@@ -1,4 +1,4 @@
-"""Do policy losses have the value and the gradient of their definition, and does padding stay out of them?"""
+"""Do policy losses have the value and gradient of their definition, independently of padding?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from reference.algorithms import ALGORITHMS, AXES, Algorithm
 from reference.oracle import ratio
 from reference.oracle.losses import PolicyLoss
 
-FAR = 0.3  # |policy − old| beyond which some ratio must have left a clip range of 0.2
+FAR = 0.3  # |policy − old| beyond which some ratio is outside a clip range of 0.2
 LIMIT_BECAUSE = (
     "evaluation in the data's dtype: 4 roundings per term, |D|max for the rounding of D inside exp, one per summand of "
     "a row, in units of 2u·S with S = Σ|terms|/denominator (gradient: its largest element)"
@@ -41,7 +41,7 @@ PRECISE = {
 
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
-    wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
     valid = cases.valid(inputs)
     distance = _distances(inputs)
     width = int(np.bincount(cases.rows_of(inputs)[valid]).max())
@@ -49,29 +49,29 @@ def _check(t: Trial) -> Iterator[Evidence]:
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
     limits = t.textbook(POLICY_LOSS, **inputs)
-    if (apart := _apart(wanted, row_of(inputs), limits)) > 1.0:
+    if (apart := _apart(want, row_of(inputs), limits)) > 1.0:
         yield t.precondition("distance of the forward formula from the definition in its own limits", apart, "<=", 1.0)
-    loss, gradient = on_a_branch(wanted, got["loss"], got["gradient"])
-    yield from t.agrees("loss error in 2u·S", loss, wanted.loss, limits["loss"], scale=unit * wanted.loss_scale)
-    largest = unit * float(np.max(wanted.gradient_scale))
+    loss, gradient = on_a_branch(want, got["loss"], got["gradient"])
+    yield from t.agrees("loss error in 2u·S", loss, want.loss, limits["loss"], scale=unit * want.loss_scale)
+    largest = unit * float(np.max(want.gradient_scale))
     slopes = np.where(valid, gradient, 0.0)
-    yield from t.agrees("gradient error in 2u·S", slopes, wanted.gradient, limits["gradient"], scale=largest)
+    yield from t.agrees("gradient error in 2u·S", slopes, want.gradient, limits["gradient"], scale=largest)
     outside = np.abs(got["gradient"][~valid])
     if outside.size:
         yield t.number("largest |gradient| in masked slots", _largest(outside), "<=")
 
 
-def _apart(wanted: PolicyLoss, row: Algorithm, limits: Mapping[str, Array]) -> float:
+def _apart(want: PolicyLoss, row: Algorithm, limits: Mapping[str, Array]) -> float:
     """Return how far the forward formula, which the table of algorithms drives, is from the oracle, which has its own choices."""
-    if wanted.choices != (*(getattr(row, axis) for axis in AXES), row.kl):
+    if want.choices != (*(getattr(row, axis) for axis in AXES), row.kl):
         return math.inf
-    loss, gradient = on_a_branch(wanted, limits["loss_value"], limits["gradient_value"])
-    pairs = ((loss, wanted.loss, limits["loss"]), (gradient, wanted.gradient, limits["gradient"]))
+    loss, gradient = on_a_branch(want, limits["loss_value"], limits["gradient_value"])
+    pairs = ((loss, want.loss, limits["loss"]), (gradient, want.gradient, limits["gradient"]))
     return max(_in_limits(*pair) for pair in pairs)
 
 
 def _in_limits(got: Any, want: Any, limit: Any) -> float:
-    """Return the largest error in units of its limit, of the elements that have one."""
+    """Return the largest error in limits, over the elements with a finite limit."""
     off, room = np.atleast_1d(np.abs(np.subtract(got, want))), np.atleast_1d(np.asarray(limit, np.float64))
     wrong = np.isfinite(room) & (off > 0.0)
     if np.any(wrong & (room == 0.0)):
@@ -80,12 +80,12 @@ def _in_limits(got: Any, want: Any, limit: Any) -> float:
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
-    wanted, distance = t.want(POLICY_LOSS, **cases.rounded(t.inputs)), _distances(t.inputs)
+    want, distance = t.want(POLICY_LOSS, **cases.rounded(t.inputs)), _distances(t.inputs)
     valid = cases.valid(t.inputs)
-    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(want.gradient).max(), ">", 1e-3)
     if t.inputs["old"] is not None:
         yield t.precondition("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
-    yield t.precondition("share of elements at a clip bound", wanted.near_branch[valid].mean(), "<", 0.01)
+    yield t.precondition("share of elements at a clip bound", want.near_branch[valid].mean(), "<", 0.01)
 
 
 def _bounds_act(t: Draw) -> Iterator[Evidence]:
@@ -94,27 +94,27 @@ def _bounds_act(t: Draw) -> Iterator[Evidence]:
     if inputs["epsilon_low"] is not None and inputs["old"] is not None and _distances(inputs).max() > FAR:
         yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     if inputs.get("kl_clamp") is not None:
-        wanted, free = (t.want(POLICY_LOSS, **{**cases.rounded(inputs), **off}) for off in ({}, {"kl_clamp": None}))
-        change = np.abs(free.gradient - wanted.gradient).max()
+        want, free = (t.want(POLICY_LOSS, **{**cases.rounded(inputs), **off}) for off in ({}, {"kl_clamp": None}))
+        change = np.abs(free.gradient - want.gradient).max()
         yield t.precondition("largest change of the gradient by the clamp", change, ">", 1e-3)
 
 
 def _distances(inputs: Mapping[str, Any]) -> Array:
     valid = cases.valid(inputs)
     others = [x for x in (inputs["old"], inputs["reference"]) if x is not None]
-    found = [np.abs(inputs["policy"].astype(np.float64) - other)[valid] for other in others]
-    return np.concatenate([*found, np.zeros(1)])
+    distances = [np.abs(inputs["policy"].astype(np.float64) - other)[valid] for other in others]
+    return np.concatenate([*distances, np.zeros(1)])
 
 
 def _stopped(inputs: Mapping[str, Any]) -> int:
-    """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction that A rewards."""
+    """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction of A."""
     pair = {name: inputs[name] for name in ("policy", "old", "mask", "lengths")}
     advantage, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
-    one = row_of(inputs)
-    level = "token" if one.bound == "log-clip" else one.value_level
+    row = row_of(inputs)
+    level = "token" if row.bound == "log-clip" else row.value_level
     r = cases.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
     high, low = 1.0 + inputs["epsilon_high"], 1.0 - inputs["epsilon_low"]
-    if one.bound == "log-clip":
+    if row.bound == "log-clip":
         high, low = np.exp(inputs["epsilon_high"]), np.exp(-inputs["epsilon_low"])
     return int(np.sum(valid & (((advantage > 0) & (r > high)) | ((advantage < 0) & (r < low)))))
 
@@ -178,24 +178,24 @@ _register(
     probes=(Probe("policy_loss", ("loss", "gradient")),),
 )
 def full_precision(t: Trial) -> Iterator[Evidence]:
-    """Hold a subject that computes wider than its data to the bound of kernels, element by element."""
+    """Compare every element with the bound of kernels, for subjects that compute wider than their data."""
     inputs = dict(t.inputs)
-    wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
     got = t.got(POLICY_LOSS, **inputs)
     dtype = inputs["policy"].dtype
-    unit, loss, gradient = 2 * UNIT[str(dtype)], *on_a_branch(wanted, got["loss"], got["gradient"])
-    yield t.within(f"loss error in 2u·S ({dtype})", loss, wanted.loss, scale=unit * wanted.loss_scale)
-    least = float(np.finfo(dtype).tiny)  # below it the dtype has fewer bits
-    scale = np.where(wanted.gradient_scale > 0.0, np.maximum(wanted.gradient_scale, least), 0.0)
-    yield t.within(f"gradient error in 2u·S ({dtype})", gradient, wanted.gradient, scale=unit * scale)
+    unit, loss, gradient = 2 * UNIT[str(dtype)], *on_a_branch(want, got["loss"], got["gradient"])
+    yield t.within(f"loss error in 2u·S ({dtype})", loss, want.loss, scale=unit * want.loss_scale)
+    least = float(np.finfo(dtype).tiny)  # smaller numbers have fewer bits
+    scale = np.where(want.gradient_scale > 0.0, np.maximum(want.gradient_scale, least), 0.0)
+    yield t.within(f"gradient error in 2u·S ({dtype})", gradient, want.gradient, scale=unit * scale)
 
 
 NAMES = ("policy", "old", "reference", "advantages")
-POISON = {  # what masked slots hold instead
+POISON = {  # replaces the content of masked slots
     "ordinary": (-0.5, -0.9, -0.7, 1.3),
     "nan": (math.nan,) * 4,
     "minus-inf": (-math.inf,) * 4,
-    "absurd": (-1e4, -2e4, -3e4, -1e4),  # ratios overflow there
+    "absurd": (-1e4, -2e4, -3e4, -1e4),  # whose ratios overflow
 }
 
 
@@ -210,7 +210,7 @@ def _poison_cases() -> Iterator[Case]:
     for algorithm in ALGORITHMS:
         yield _poison_case(algorithm, "ordinary", quick=algorithm in cases.LEVELS)
         yield _poison_case(algorithm, "nan", quick=algorithm == "grpo")
-    for algorithm in ("grpo", "gspo", "rloo"):  # a ratio of a token, of a row's mean and of its sum
+    for algorithm in ("grpo", "gspo", "rloo"):  # ratio levels: token, mean of a row, sum of a row
         yield from (_poison_case(algorithm, poison) for poison in ("minus-inf", "absurd"))
 
 
@@ -233,7 +233,7 @@ def _some_padding(t: Draw) -> Iterator[Evidence]:
     requires=_some_padding,
 )
 def padding_is_inert(t: Trial) -> Iterator[Evidence]:
-    """Run the loss with two contents of the masked slots, and once with a change where it counts."""
+    """Compute the loss with two contents of the masked slots; as the control, change slots that count."""
     inputs = {name: value for name, value in t.inputs.items() if name != "poison"}
     mask, poison = inputs["mask"], t.inputs["poison"]
     clean = t.got(POLICY_LOSS, **inputs)

@@ -1,4 +1,4 @@
-"""Does a loss's gradient flow through the policy alone, and do the prompt's logits stay out of loss and gradient?"""
+"""Does a loss's gradient flow through the policy alone, and does the prompt have no influence?"""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from reference.oracle import logprobs
 
 
 def _on_policy(rng: np.random.Generator, algorithm: str, beta: float) -> Mapping[str, Any]:
-    """Give old as None, and as the policy's own numbers: a constant of the same value; broken, as another policy's."""
+    """Return calls with `old` None and with the policy's own values as a constant; broken, with another policy's."""
     changes = {"beta": beta} if beta else {}
     by_token = loss_cases.batch_for(algorithm).get("by_token", False)
-    given = loss_cases.make(rng, algorithm, {"spread": 0.1, "by_token": by_token}, changes)
-    left, right = {**given, "old": None}, {**given, "old": given["policy"].copy()}
-    return {"left": left, "right": right, "broken": {"right": {"old": given["old"]}}}
+    call = loss_cases.make(rng, algorithm, {"spread": 0.1, "by_token": by_token}, changes)
+    left, right = {**call, "old": None}, {**call, "old": call["policy"].copy()}
+    return {"left": left, "right": right, "broken": {"right": {"old": call["old"]}}}
 
 
 def _cases() -> Iterator[Case]:
-    for algorithm, one in ALGORITHMS.items():
+    for algorithm, row in ALGORITHMS.items():
         for beta in (0.0, 0.3):
-            if one.ratio_level == "none" or (beta and not one.kl_in_loss):
+            if row.ratio_level == "none" or (beta and not row.kl_in_loss):
                 continue
             name = f"{algorithm}-{'kl' if beta else 'plain'}"
             changes: dict[str, Any] = {"beta": beta} if beta else {}
@@ -55,7 +55,7 @@ def _cases() -> Iterator[Case]:
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: inputs["old"] is None),),
 )
 def old_is_a_constant(t: Trial) -> Iterator[Evidence]:
-    """Compare `old` left to the subject with `old` given as numbers; another policy's numbers must differ."""
+    """Compare a call without `old` with one given the policy's values; another policy's values must change it."""
     yield from laws.hold(t)
 
 
@@ -74,7 +74,7 @@ HELD: dict[str, dict[str, Any]] = {
 }
 
 
-CLIP = {"epsilon_low": 0.2, "epsilon_high": 0.28, "dapo_denominator": "global"}  # on-policy no bound acts
+CLIP = {"epsilon_low": 0.2, "epsilon_high": 0.28, "dapo_denominator": "global"}  # no bound acts on-policy
 WITHOUT: dict[str, Any] = {  # defaults of a case
     "beta": 0.3,
     "kl_estimator": "k3",
@@ -123,29 +123,29 @@ def _conventions(held: dict[str, Any]) -> dict[str, Any]:
     },
 )
 def constants_get_no_gradient(t: Trial) -> Iterator[Evidence]:
-    """Differentiate in every input; without old, the gradient is that of old given as the policy's numbers."""
+    """Differentiate by every input; without `old`, compare with `old` given as the policy's values."""
     x = dict(t.inputs)
     got = t.got(LOSS_CONSTANTS, **x)
     gradient = np.asarray(got["gradient"])
     yield t.precondition("largest |∂loss/∂policy|", float(np.abs(gradient).max()), ">", 1e-3)
-    for name, words in (
+    for name, label in (
         ("old", "old"),
         ("reference", "the reference"),
         ("sampling", "the sampler's log-probs"),
     ):
         slope = np.asarray(got[f"{name}_gradient"])
-        yield t.number(f"elements of {words} with a gradient", int(np.sum(slope != 0)), "<=")  # NaN is not 0
+        yield t.number(f"elements of {label} with a gradient", int(np.sum(slope != 0)), "<=")  # NaN is not 0
     shifted = {**x, "reference": (x["reference"] + np.float32(0.25)).astype(np.float32)}
     moved = float(np.abs(np.asarray(t.got(LOSS_CONSTANTS, **shifted)["gradient"]) - gradient).max())
     yield t.negative_control(
         "change of the gradient by another reference", moved, ">", 1e-4, "a reference that is not read has none"
     )
     if x["old"] is None:
-        given = {**x, "old": x["policy"].copy()}
-        wanted = np.asarray(t.got(LOSS_CONSTANTS, **given)["gradient"])
-        scale = 2 * UNIT["float32"] * float(np.abs(wanted).max())
-        limits = [t.textbook(LOSS_CONSTANTS, **CLIP, **side)["gradient"] for side in (x, given)]
-        yield from t.agrees("on-policy gradient in 2u·S", gradient, wanted, limits[0] + limits[1], scale=scale)
+        constant = {**x, "old": x["policy"].copy()}
+        want = np.asarray(t.got(LOSS_CONSTANTS, **constant)["gradient"])
+        scale = 2 * UNIT["float32"] * float(np.abs(want).max())
+        limits = [t.textbook(LOSS_CONSTANTS, **CLIP, **side)["gradient"] for side in (x, constant)]
+        yield from t.agrees("on-policy gradient in 2u·S", gradient, want, limits[0] + limits[1], scale=scale)
 
 
 def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _poisoned(rng: np.random.Generator, temperature: float, beta: float) -> dict
 
 
 def _silent(x: Mapping[str, Any]) -> Array:
-    """Return the positions whose logits score no completion token."""
+    """Return the mask of positions whose logits score no completion token."""
     silent = np.ones(x["ids"].shape, bool)
     silent[:, :-1] = ~logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
     return silent
@@ -182,7 +182,7 @@ def _some_silent(t: Draw) -> Iterator[Evidence]:
     requires=_some_silent,
 )
 def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
-    """Replace the logits that score no completion token by others, and once one that does."""
+    """Replace logits that score no completion token; as the control, replace one that does."""
     x = dict(t.inputs)
     silent = _silent(x)
     other = np.where(silent[..., None], np.float32(3.0) - x["logits"][:, :, ::-1], x["logits"]).astype(np.float32)
@@ -192,13 +192,16 @@ def prompt_does_not_matter(t: Trial) -> Iterator[Evidence]:
     )
     where = f"loss {float(moved['loss']):.6g} instead of {float(clean['loss']):.6g}"
     yield t.number("elements of loss and gradient that change", changed, "<=", where=where)
-    rows, last = np.arange(len(x["ids"])), np.asarray(x["prompt_lengths"]) - 1  # their logits score the first tokens
+    rows, last = (
+        np.arange(len(x["ids"])),
+        np.asarray(x["prompt_lengths"]) - 1,
+    )  # the positions that score the first tokens
     pulled = np.abs(np.asarray(clean["gradient"]))[rows, last].max(axis=-1)
-    row = int(np.argmax(pulled))  # one that is not clipped
+    row = int(np.argmax(pulled))  # not clipped
     counted = x["logits"].copy()
     counted[row, last[row]] = counted[row, last[row], ::-1]
-    found = t.got(LOSS_FROM_LOGITS, **{**x, "logits": counted})
-    step = float(np.abs(found["gradient"] - clean["gradient"]).max()) / float(UNIT["float32"])
+    control = t.got(LOSS_FROM_LOGITS, **{**x, "logits": counted})
+    step = float(np.abs(control["gradient"] - clean["gradient"]).max()) / float(UNIT["float32"])
     yield t.negative_control(
         "change of the gradient by the last prompt position in u", step, ">=", 1e3, "it scores a token"
     )

@@ -1,4 +1,4 @@
-"""Does the gradient of a loss reach the logits that predict completion tokens, and no others?"""
+"""Does the gradient of a loss reach only the logits that predict completion tokens?"""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
 
 
 def _definition(x: Mapping[str, Any]) -> tuple[Array, losses.PolicyLoss, Array]:
-    """Return the log-probs of completions, their loss, and its gradient by the logits."""
+    """Return the log-probs of completions, their loss, and the gradient by the logits."""
     width = x["old"].shape[1]
     rows = x["logits"], x["ids"], x["prompt_lengths"], x["lengths"]
     policy = logprobs.completion_logprobs(*rows, width, temperature=x["temperature"])
@@ -104,7 +104,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("loss_from_logits", ("loss", "gradient")),),
 )
 def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
-    """Run the subject's own way from logits to loss over ragged prompts and compare with the chain rule."""
+    """Compare the subject's path from logits to loss, over ragged prompts, with the chain rule."""
     x = dict(t.inputs)
     scored = logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
     width = x["old"].shape[1]
@@ -119,15 +119,15 @@ def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
         "largest |gradient| at logits that predict no completion token",
         float(stray.max()),
         "<=",
-        where=_place(got, silent),
+        where=_location(got, silent),
     )
     unit, limits = 2 * FLOAT32_U, t.textbook(LOSS_FROM_LOGITS, **x)
     scored_only = np.where(mask, got["logprobs"], 0.0)
     yield from t.agrees("log-prob error in 2u·S", scored_only, policy, limits["logprobs"], scale=unit * _scale(x, mask))
     yield from t.agrees("loss error in 2u·S", got["loss"], loss.loss, limits["loss"], scale=unit * loss.loss_scale)
-    heard = np.where(silent[..., None], 0.0, got["gradient"])  # the others have their own claim
+    scoring = np.where(silent[..., None], 0.0, got["gradient"])  # the silent positions have their own claim
     scale = unit * float(loss.gradient_scale.max()) / x["temperature"]
-    yield from t.agrees("gradient error in 2u·S", heard, gradient, limits["gradient"], scale=scale)
+    yield from t.agrees("gradient error in 2u·S", scoring, gradient, limits["gradient"], scale=scale)
 
 
 def _size(policy: Array, x: dict[str, Any], mask: Array) -> float:
@@ -140,7 +140,7 @@ def _scale(x: dict[str, Any], mask: Array) -> Array:
     return np.full(mask.shape, spread + max(1.0, float(np.log(VOCABULARY))))
 
 
-def _place(got: dict[str, Any], silent: Array) -> str:
+def _location(got: dict[str, Any], silent: Array) -> str:
     stray = np.abs(got["gradient"]).max(axis=-1) * silent
     row, position = np.unravel_index(int(np.argmax(stray)), stray.shape)
     return f"row {row}, position {position}"

@@ -1,4 +1,4 @@
-"""Does a loss depend on nothing but its rows: not on their order, on copies, on padding, or on how a step is split?"""
+"""Is a loss independent of row order, duplication, padding width, and the split of a step?"""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gates.registry import gate
 from reference.algorithms import ALGORITHMS
 from reference.oracle.losses import PolicyLoss
 
-WIDER = 5  # columns of padding that are added
+WIDER = 5  # added columns of padding
 SPLIT = (5, 3)  # rows of the two calls; of 24 rows (15, 9)
 EVEN = [0.5, 0.5]  # wrong shares for the negative control
 PLAIN: dict[str, Any] = {}
 KL: dict[str, Any] = {"beta": 0.3}
-FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # what the added columns hold as tokens
+FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # token values in the added columns
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) 
 
 
 def _of_rows(inputs: Mapping[str, Any], chosen: Array) -> dict[str, Any]:
-    """Return the same call of these rows."""
+    """Return the call with these rows only."""
     rows = len(inputs["mask"])
     return {
         name: value[chosen] if isinstance(value, np.ndarray) and value.shape[:1] == (rows,) else value
@@ -42,49 +42,49 @@ def _of_rows(inputs: Mapping[str, Any], chosen: Array) -> dict[str, Any]:
 
 
 def _permuted(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Shuffle rows, and tokens within their rows; broken, the advantages stay where they were.
+    """Shuffle rows, and tokens within rows; broken, the advantages belong to other rows.
 
-    Tokens stay in front of the padding, which stays where it is: a subject may have right-padded rows only.
+    Padding stays on the right, because a subject may support only right-padded rows.
     """
     left = _data(rng, algorithm, changes)
     rows, width = left["mask"].shape
     order = rng.permutation(rows)
     if "micro_batches" in ALGORITHMS[algorithm].constants:  # a micro-batch keeps its rows
         order = np.concatenate([4 + rng.permutation(4), rng.permutation(4)])
-    order = np.roll(order, int(order[-1] == rows - 1))  # the longest row goes elsewhere
+    order = np.roll(order, int(order[-1] == rows - 1))  # the longest row must move
     right = _of_rows(left, order)
     columns = np.stack([[*rng.permutation(size), *range(size, width)] for size in right["mask"].sum(axis=1)])
     for name in ("policy", "old", "reference", "advantages"):
         if right[name] is not None and right[name].shape == (rows, width):
             right[name] = np.take_along_axis(right[name], columns, axis=1)
-    place = np.empty((rows, width), np.int64)
-    place[order[:, None], columns] = np.arange(rows * width).reshape(rows, width)
-    other = np.roll(left["advantages"], 1, axis=0)
+    take = np.empty((rows, width), np.int64)
+    take[order[:, None], columns] = np.arange(rows * width).reshape(rows, width)
+    misplaced = np.roll(left["advantages"], 1, axis=0)
     return {
         "left": left,
         "right": right,
-        "take": place.reshape(-1),
-        "broken": {"right": {"advantages": other}},
+        "take": take.reshape(-1),
+        "broken": {"right": {"advantages": misplaced}},
     }
 
 
 def _copied(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give every row twice: the loss is the same, and each copy has half its gradient; broken, the copies have twice the advantage."""
+    """Duplicate every row: same loss, half the gradient in each copy; broken, the copies have twice the advantage."""
     left = _data(rng, algorithm, changes)
     rows = len(left["mask"])
     right = _of_rows(left, np.tile(np.arange(rows), 2))
     if "micro_batches" in ALGORITHMS[algorithm].constants:
         right["micro_batches"] = [4, 4, 4, 4]
-    dearer = right["advantages"].copy()
-    dearer[rows:] *= 2.0
-    broken = {"right": {"advantages": dearer}}
+    doubled = right["advantages"].copy()
+    doubled[rows:] *= 2.0
+    broken = {"right": {"advantages": doubled}}
     return {"left": left, "right": right, "take": np.arange(left["mask"].size), "factor": 2.0, "broken": broken}
 
 
 def _wider(
     rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any], *, poison: bool = False
 ) -> Mapping[str, Any]:
-    """Add columns of padding that hold what tokens hold, or NaN; broken, every other row has tokens there."""
+    """Add columns of padding that hold token values or NaN; broken, every other row has tokens there."""
     left = _data(rng, algorithm, changes)
     rows, width = left["mask"].shape
     right, filled = dict(left), {}
@@ -92,19 +92,19 @@ def _wider(
         value = left[name]
         if value is None or value.shape != (rows, width):
             continue
-        some = np.zeros((rows, WIDER), bool) if name == "mask" else np.full((rows, WIDER), FILLED[name], value.dtype)
-        more = np.full_like(some, np.nan) if poison and name != "mask" else some
-        right[name] = np.concatenate([value, more], axis=1)
-        filled[name] = np.concatenate([value, some], axis=1)
+        added = np.zeros((rows, WIDER), bool) if name == "mask" else np.full((rows, WIDER), FILLED[name], value.dtype)
+        padding = np.full_like(added, np.nan) if poison and name != "mask" else added
+        right[name] = np.concatenate([value, padding], axis=1)
+        filled[name] = np.concatenate([value, added], axis=1)
     filled["mask"][::2] = True
-    place = (np.arange(rows)[:, None] * (width + WIDER) + np.arange(width)).reshape(-1)
-    return {"left": left, "right": right, "take": place, "broken": {"right": filled}}
+    take = (np.arange(rows)[:, None] * (width + WIDER) + np.arange(width)).reshape(-1)
+    return {"left": left, "right": right, "take": take, "broken": {"right": filled}}
 
 
 def _cases(make: Callable[..., Mapping[str, Any]]) -> Iterator[Case]:
-    for algorithm, one in ALGORITHMS.items():
+    for algorithm, row in ALGORITHMS.items():
         for name, changes in (("plain", PLAIN), ("kl", KL)):
-            if name == "kl" and not one.kl_in_loss:
+            if name == "kl" and not row.kl_in_loss:
                 continue
             whole = cases.case(algorithm, f"{algorithm}-{name}", **changes)
             of_algorithm = partial(make, algorithm=algorithm, changes=changes)
@@ -113,14 +113,14 @@ def _cases(make: Callable[..., Mapping[str, Any]]) -> Iterator[Case]:
 
 
 def _poisoned_cases() -> Iterator[Case]:
-    for algorithm in ("grpo", "gspo", "rloo"):  # a ratio of a token, of a row's mean and of its sum
+    for algorithm in ("grpo", "gspo", "rloo"):  # ratio levels: token, mean of a row, sum of a row
         conventions = cases.case(algorithm, algorithm).conventions
         of_algorithm = partial(_wider, algorithm=algorithm, changes=PLAIN, poison=True)
         yield Case(f"{algorithm}-nan", of_algorithm, conventions=conventions, level="robustness")
 
 
 def _reordered_call(inputs: Mapping[str, Any]) -> bool:
-    """Return whether this is the call of the shuffled rows: the longest one is the last before."""
+    """Return whether this is the call with shuffled rows, in which the longest row is not the last."""
     return not bool(inputs["mask"][-1].all())
 
 
@@ -141,7 +141,7 @@ def _probe(when: Callable[[Mapping[str, Any]], bool]) -> tuple[Probe, ...]:
     probes=_probe(_reordered_call),
 )
 def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
-    """Compare both orders; with the advantages of other rows they must differ."""
+    """Compare both orders; the advantages of other rows must change the result."""
     yield from laws.hold(t)
 
 
@@ -158,7 +158,7 @@ def order_does_not_matter(t: Trial) -> Iterator[Evidence]:
     probes=_probe(lambda inputs: len(inputs["mask"]) in {16, 48}),
 )
 def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
-    """Compare the step with the doubled one; with larger advantages in the copies they must differ."""
+    """Compare the step with the duplicated one; larger advantages in the copies must change the result."""
     yield from laws.hold(t)
 
 
@@ -175,15 +175,15 @@ def copies_do_not_matter(t: Trial) -> Iterator[Evidence]:
     probes=_probe(lambda inputs: inputs["mask"].shape[1] > 16),
 )
 def wider_padding_does_not_matter(t: Trial) -> Iterator[Evidence]:
-    """Compare the narrow batch with the wide one; with tokens in the added columns they must differ."""
+    """Compare the narrow batch with the wide one; tokens in the added columns must change the result."""
     yield from laws.hold(t)
 
 
 def _split_cases() -> Iterator[Case]:
-    for algorithm, one in ALGORITHMS.items():
-        if one.aggregation == "micro-batch":
-            continue  # by definition its value depends on the split
-        changes = KL if one.kl_in_loss else PLAIN
+    for algorithm, row in ALGORITHMS.items():
+        if row.aggregation == "micro-batch":
+            continue  # depends on the split by definition
+        changes = KL if row.kl_in_loss else PLAIN
         whole = cases.case(algorithm, algorithm, **changes)
         of_algorithm = partial(_data, algorithm=algorithm, changes=changes)
         quick = algorithm in {*cases.AGGREGATED, "gspo"}
@@ -192,7 +192,7 @@ def _split_cases() -> Iterator[Case]:
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """A step, its two uneven parts with their shares of it, and what the definition says of the step and the parts."""
+    """A step, its two uneven parts with their shares, and the definition's results for each."""
 
     whole: Mapping[str, Any]
     parts: list[dict[str, Any]]
@@ -217,8 +217,8 @@ class _Split:
 
 def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
     rows = len(inputs["mask"])
-    parts = [_of_rows(inputs, some) for some in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
-    by_tokens = ALGORITHMS[inputs["algorithm"]].by_tokens  # elsewhere the share of a part is its rows
+    parts = [_of_rows(inputs, indices) for indices in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
+    by_tokens = ALGORITHMS[inputs["algorithm"]].by_tokens  # else the share of a part is that of its rows
     sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
     whole, *of_parts = (want(POLICY_LOSS, **cases.rounded(x)) for x in (inputs, *parts))
     return _Split(inputs, parts, [size / sum(sizes) for size in sizes], whole, of_parts)
@@ -250,21 +250,21 @@ def _parts_differ(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: len(inputs["mask"]) in {8, 24}),),
 )
 def splits_add_up(t: Trial) -> Iterator[Evidence]:
-    """Call with all rows and with two uneven parts; weighed alike, the parts must not add up."""
+    """Compare a step with its two uneven parts; with equal weights the parts must not add up."""
     split = _split(t.inputs, t.want)
     t.facts["limit"] = 2.0 * laws.roundings(t.inputs)
-    one, some = t.got(POLICY_LOSS, **t.inputs), [t.got(POLICY_LOSS, **part) for part in split.parts]
-    numbers = [x[name] for x in (one, *some) for name in ("loss", "gradient")]
+    whole, parts = t.got(POLICY_LOSS, **t.inputs), [t.got(POLICY_LOSS, **part) for part in split.parts]
+    numbers = [x[name] for x in (whole, *parts) for name in ("loss", "gradient")]
     yield t.number(laws.NOT_FINITE, laws.not_finite(*numbers), "<=")
-    loss = sum(share * float(x["loss"]) for share, x in zip(split.shares, some, strict=True))
+    loss = sum(share * float(x["loss"]) for share, x in zip(split.shares, parts, strict=True))
     scale = split.unit * split.wanted.loss_scale
     limit, *limits = (t.textbook(POLICY_LOSS, **x) for x in (t.inputs, *split.parts))
     both = limit["loss"] + sum(share * x["loss"] for share, x in zip(split.shares, limits, strict=True))
-    yield from t.agrees("distance of the losses in 2u·S", loss, float(one["loss"]), both, scale=scale)
-    joined = _joined([x["gradient"] for x in some], split.shares)
+    yield from t.agrees("distance of the losses in 2u·S", loss, float(whole["loss"]), both, scale=scale)
+    joined = _joined([x["gradient"] for x in parts], split.shares)
     slopes = limit["gradient"] + _joined([x["gradient"] for x in limits], split.shares)
-    yield from t.agrees("distance of the gradients in 2u·S", joined, one["gradient"], slopes, scale=split.scale)
-    moved = float(np.abs(_joined([x["gradient"] for x in some], EVEN) - one["gradient"]).max()) / split.scale
+    yield from t.agrees("distance of the gradients in 2u·S", joined, whole["gradient"], slopes, scale=split.scale)
+    moved = float(np.abs(_joined([x["gradient"] for x in parts], EVEN) - whole["gradient"]).max()) / split.scale
     yield t.negative_control(
         "distance of its parts weighed alike in 2u·S", moved, ">=", 5e3, "half of the definition's, at least"
     )

@@ -36,12 +36,12 @@ def _leave_one_out(rewards: Array) -> Array:
 
 
 def _definition(x: Mapping[str, Any]) -> tuple[Array, Array, losses.PolicyLoss]:
-    """Return the rewards lowered by the KL, their advantages, and the loss of these."""
+    """Return the rewards less the KL, their advantages, and the loss with these."""
     penalty = kl.token_kl(x["old"], x["reference"], estimator="k1", mask=x["mask"], reduction="sum")
     lowered = x["rewards"] - x["beta"] * penalty
     of_lowered = _leave_one_out(lowered)
     without: dict[str, Any] = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "kl_ratio"))
-    wanted = losses.policy_loss(
+    want = losses.policy_loss(
         x["policy"],
         old=x["old"],
         reference=None,
@@ -51,16 +51,16 @@ def _definition(x: Mapping[str, Any]) -> tuple[Array, Array, losses.PolicyLoss]:
         beta=0.0,
         **without,
     )
-    return lowered, of_lowered, wanted
+    return lowered, of_lowered, want
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     x = t.inputs
-    _, of_lowered, wanted = _definition(x)
+    _, of_lowered, want = _definition(x)
     change = float(np.abs(of_lowered - _leave_one_out(x["rewards"])).max())
     yield t.precondition("largest change of an advantage by the KL", change, ">=", 0.05)
-    leak = x["beta"] / len(of_lowered)  # what Σ k1 of the policy itself would add to each token's gradient
-    yield t.precondition("a KL's own gradient against the largest", leak / np.abs(wanted.gradient).max(), ">=", 1e-3)
+    leak = x["beta"] / len(of_lowered)  # what Σ k1 of the policy would add to each token's gradient
+    yield t.precondition("a KL's own gradient against the largest", leak / np.abs(want.gradient).max(), ">=", 1e-3)
 
 
 @gate(
@@ -86,7 +86,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("rewarded_loss", ("loss", "gradient", "advantages")),),
 )
 def kl_in_reward(t: Trial) -> Iterator[Evidence]:
-    """Compare advantages, loss and gradient with those of lowered rewards, whose advantages are constants."""
+    """Compare advantages, loss and gradient with those of the lowered rewards, with constant advantages."""
     x = dict(t.inputs)
     lowered, wanted_advantages, wanted = _definition(x)
     got = t.got(REWARDED_LOSS, **x)

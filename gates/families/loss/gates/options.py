@@ -1,4 +1,4 @@
-"""Do off-policy corrections, the top-entropy mask and the entropy bonus change what they should, and nothing else?"""
+"""Do off-policy corrections, the top-entropy mask and the entropy bonus have exactly their defined effect?"""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ BECAUSE = (
 
 
 def _make(rng: np.random.Generator, name: str, *, nan: str = "") -> dict[str, Any]:
-    """Return a step; `nan` says where it stands: in all "masked" slots, or where the log-prob is "unrecorded"."""
+    """Return a step; `nan` puts NaN into all "masked" slots, or into "unrecorded" sampler log-probs."""
     algorithm, parts, changes = CASES[name]
     inputs = arrays.loss_inputs(rng, rows=sum(parts), spread=0.02 if algorithm == "gspo" else 0.3)
     spread = 0.12 if changes.get("correction_level") == "seq_sum" else 0.4
     sampling = inputs["old"] + rng.normal(0.0, spread, inputs["old"].shape)
     entropy = rng.gamma(0.8, 0.9, sampling.shape).astype(np.float32)
-    given = {**inputs, "sampling": sampling.astype(np.float32), "entropy": entropy}
+    step = {**inputs, "sampling": sampling.astype(np.float32), "entropy": entropy}
     if nan == "unrecorded":
-        given["sampling"][rng.random(sampling.shape) < 0.1] = np.nan
+        step["sampling"][rng.random(sampling.shape) < 0.1] = np.nan
     if nan == "masked":
         for key in ("policy", "old", "reference", "sampling", "entropy"):
-            given[key] = np.where(given["mask"], given[key], np.float32(np.nan))
-    return {**given, "algorithm": algorithm, "parts": list(parts), **OFF, **changes}
+            step[key] = np.where(step["mask"], step[key], np.float32(np.nan))
+    return {**step, "algorithm": algorithm, "parts": list(parts), **OFF, **changes}
 
 
 def _cases() -> Iterator[Case]:
@@ -83,14 +83,14 @@ def _cases() -> Iterator[Case]:
 
 
 def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, float]:
-    """Return the policy's part and KL by the oracle, the chosen tokens, and the bonus with its size."""
+    """Return the policy loss of the oracle, the chosen tokens, the loss with the bonus, and the bonus."""
     mask, rows = x["mask"], x["mask"].sum(axis=1)
     heights = np.where(mask, x["entropy"].astype(np.float64), 0.0)
     least = np.quantile(heights[mask], 1.0 - x["entropy_share"])  # linear, over the whole step
     chosen = mask & (heights >= least)
     weights = np.ones(mask.shape)
     if x["correction"] is not None:
-        found = ratio.importance_weights(
+        corrected = ratio.importance_weights(
             x["old"],
             x["sampling"],
             mask,
@@ -99,10 +99,10 @@ def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, fl
             c_min=x["correction_low"],
             c_max=x["correction_high"],
         )
-        weights = found if found.shape == mask.shape else np.broadcast_to(found[:, None], mask.shape)
+        weights = corrected if corrected.shape == mask.shape else np.broadcast_to(corrected[:, None], mask.shape)
     kept = np.where(chosen, weights, 0.0)
     low, high = CLIPS[x["algorithm"]]
-    wanted = losses.policy_loss(
+    want = losses.policy_loss(
         x["policy"],
         old=x["old"],
         reference=x["reference"] if x["beta"] else None,
@@ -119,16 +119,16 @@ def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, fl
         weights=kept.sum(axis=1) / rows if x["algorithm"] == "gspo" else kept,
     )
     bonus = x["entropy_bonus"] * heights[chosen].sum() / chosen.sum()
-    return wanted, chosen, wanted.loss - bonus, bonus
+    return want, chosen, want.loss - bonus, bonus
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     x = t.inputs
-    wanted, chosen, *_ = _expected(x)
+    want, chosen, *_ = _expected(x)
     mask = x["mask"]
     if x["correction"] is not None or x["entropy_share"] < 1.0:
         plain, *_ = _expected({**x, "correction": None, "entropy_share": 1.0})
-        moved = np.abs(plain.gradient - wanted.gradient).max() / np.abs(wanted.gradient).max()
+        moved = np.abs(plain.gradient - want.gradient).max() / np.abs(want.gradient).max()
         yield t.precondition("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
     if x["entropy_share"] < 1.0:
         yield from _sure(t, mask)
@@ -137,8 +137,8 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
         yield t.precondition(
             "spread of the parts' own quantiles", float(np.ptp(own)) if len(own) > 1 else 1.0, ">=", 1e-2
         )
-    yield t.precondition("share of elements at a clip bound", wanted.near_branch[mask].mean(), "<=", 0.0)
-    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield t.precondition("share of elements at a clip bound", want.near_branch[mask].mean(), "<=", 0.0)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(want.gradient).max(), ">", 1e-3)
 
 
 @gate(
@@ -158,17 +158,17 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("loss_with_options", ("loss", "gradient")),),
 )
 def options_match_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare loss and both gradients with the oracle's policy loss under masked weights, and with the bonus."""
+    """Compare loss and both gradients with the oracle's policy loss with masked weights, plus the bonus."""
     x = dict(t.inputs)
-    wanted, chosen, loss, bonus = _expected(x)
+    want, chosen, loss, bonus = _expected(x)
     mask = x["mask"]
     got = t.got(LOSS_WITH_OPTIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
     limits = t.textbook(LOSS_WITH_OPTIONS, **x)
-    size = unit * (wanted.loss_scale + bonus)
+    size = unit * (want.loss_scale + bonus)
     yield from t.agrees("loss error in 2u·S", got["loss"], loss, limits["loss"], scale=size)
-    scale = unit * np.where(mask, np.maximum(wanted.gradient_scale, tiny), 0.0)
-    yield from t.agrees("gradient error in 2u·S", got["gradient"], wanted.gradient, limits["gradient"], scale=scale)
+    scale = unit * np.where(mask, np.maximum(want.gradient_scale, tiny), 0.0)
+    yield from t.agrees("gradient error in 2u·S", got["gradient"], want.gradient, limits["gradient"], scale=scale)
     pull, slopes = np.where(chosen, -x["entropy_bonus"] / chosen.sum(), 0.0), limits["entropy_gradient"]
     yield from t.agrees(
         "entropy gradient error in 2u·S", got["entropy_gradient"], pull, slopes, scale=unit * np.abs(pull)
@@ -176,10 +176,10 @@ def options_match_definition(t: Trial) -> Iterator[Evidence]:
 
 
 def _sure(t: Draw, mask: Array) -> Iterator[Evidence]:
-    """Require that float32 finds the same quantile: it lies between two tokens, and near neither."""
+    """Require that float32 finds the same quantile: between two tokens and close to neither."""
     heights, share = t.inputs["entropy"][mask].astype(np.float64), 1.0 - t.inputs["entropy_share"]
-    place = (heights.size - 1) * share
-    yield t.precondition("place of the quantile between two tokens", abs(place - np.round(place)), ">=", 1e-3)
+    rank = (heights.size - 1) * share
+    yield t.precondition("place of the quantile between two tokens", abs(rank - np.round(rank)), ">=", 1e-3)
     near = np.abs(heights - np.quantile(heights, share)).min()
     yield t.precondition("distance of the quantile from the nearest entropy", near, ">=", 1e-4)
 
@@ -239,10 +239,10 @@ def _conventions_differ(t: Draw) -> Iterator[Evidence]:
 def keeps_groups_that_differ(t: Trial) -> Iterator[Evidence]:
     """Compare the kept groups; the two conventions must differ on the input."""
     x = dict(t.inputs)
-    wanted = t.want(KEEP_GROUPS, **x)
+    want = t.want(KEEP_GROUPS, **x)
     got = t.got(KEEP_GROUPS, **x)["keep"]
-    same = got.shape == wanted.shape
-    yield t.number("groups judged otherwise", int((got != wanted).sum()) if same else wanted.size, "<=")
+    same = got.shape == want.shape
+    yield t.number("groups judged otherwise", int((got != want).sum()) if same else want.size, "<=")
 
 
 def _lengths(rng: np.random.Generator, limit: int, buffer: int) -> dict[str, Any]:
@@ -251,8 +251,8 @@ def _lengths(rng: np.random.Generator, limit: int, buffer: int) -> dict[str, Any
 
 
 def _inside_and_beyond(t: Draw) -> Iterator[Evidence]:
-    x, wanted = t.inputs, t.want(OVERLONG_PENALTY, **t.inputs)
-    yield t.precondition("lengths inside the buffer", int(((wanted < 0) & (wanted > -1)).sum()), ">=", 3)
+    x, want = t.inputs, t.want(OVERLONG_PENALTY, **t.inputs)
+    yield t.precondition("lengths inside the buffer", int(((want < 0) & (want > -1)).sum()), ">=", 3)
     yield t.precondition("lengths beyond the limit", int((x["lengths"] > x["limit"]).sum()), ">=", 1)
 
 
@@ -276,9 +276,9 @@ def _inside_and_beyond(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("overlong_penalty", ("penalty",)),),
 )
 def overlong(t: Trial) -> Iterator[Evidence]:
-    """Compare lengths below, inside and beyond the buffer, its ends included."""
+    """Compare the penalties of lengths below, inside and beyond the buffer, its ends included."""
     x = dict(t.inputs)
-    wanted = t.want(OVERLONG_PENALTY, **x)
+    want = t.want(OVERLONG_PENALTY, **x)
     got = t.got(OVERLONG_PENALTY, **x)["penalty"]
     limits = t.textbook(OVERLONG_PENALTY, **x)["penalty"]
-    yield from t.agrees("penalty error in 2u", got, wanted, limits, scale=2.0**-52 * np.abs(wanted))
+    yield from t.agrees("penalty error in 2u", got, want, limits, scale=2.0**-52 * np.abs(want))

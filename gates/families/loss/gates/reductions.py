@@ -18,13 +18,13 @@ from reference.algorithms import ALGORITHMS, taking
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator], Mapping[str, Any]]
 LIKE_TOKENS: dict[str, Any] = {"epsilon_low": 0.2, "epsilon_high": 0.2}
-MARK = {"beta": -0.0}  # equal to 0: it marks the second call for the probe and changes no convention
-OPEN: dict[str, Any] = {"epsilon_low": 0.999, "epsilon_high": 1e6}  # a clip that no ratio of a case reaches
+MARK = {"beta": -0.0}  # equals 0, and marks the second call for the probe
+OPEN: dict[str, Any] = {"epsilon_low": 0.999, "epsilon_high": 1e6}  # bounds that no ratio of a case reaches
 
 
-def _as(given: Mapping[str, Any], algorithm: str, **changes: Any) -> Inputs:
-    """Return the same data for another algorithm with that one's constants."""
-    return {**given, **cases.WHOLE, **ALGORITHMS[algorithm].constants, "algorithm": algorithm, **changes}
+def _as(call: Mapping[str, Any], algorithm: str, **changes: Any) -> Inputs:
+    """Return the same data for another algorithm with its constants."""
+    return {**call, **cases.WHOLE, **ALGORITHMS[algorithm].constants, "algorithm": algorithm, **changes}
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any], **data: Any) -> Inputs:
@@ -46,7 +46,7 @@ def _of_rows(rng: np.random.Generator) -> Mapping[str, Any]:
 
 
 def _one_token(rng: np.random.Generator, algorithm: str, other: str, clip: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Let every completion have one token; broken, the completions are whole."""
+    """Return completions of one token; broken, whole completions."""
     own = clip if ALGORITHMS[algorithm].bound == "clip" else {}
     whole = _data(rng, algorithm, own)
     first = np.zeros_like(whole["mask"])
@@ -57,7 +57,7 @@ def _one_token(rng: np.random.Generator, algorithm: str, other: str, clip: Mappi
 
 
 def _equal_lengths(rng: np.random.Generator, algorithm: str) -> Mapping[str, Any]:
-    """Let every completion be as long as the others, and as L_max; broken, they are not."""
+    """Return completions of equal length, that of L_max; broken, of different lengths."""
     changes: dict[str, Any] = {"max_length": 16} if algorithm == "dr_grpo" else LIKE_TOKENS
     left = _data(rng, algorithm, changes, equal_lengths=True)
     ragged = {"mask": np.arange(16) < np.array([3, 16, 5, 9, 16, 2, 12, 7])[:, None]}
@@ -104,10 +104,10 @@ def _weights_of_one(rng: np.random.Generator, algorithm: str) -> Mapping[str, An
 
 
 def _same_slope(rng: np.random.Generator, algorithm: str, other: str) -> Mapping[str, Any]:
-    """Return an on-policy step: every ratio is 1, and losses that differ in value have one slope; broken, it is off-policy."""
-    given = _data(rng, algorithm, {})
-    left = {**given, "old": None}
-    off = {"old": given["old"]}
+    """Return an on-policy step, on which both losses have the same gradient; broken, an off-policy step."""
+    call = _data(rng, algorithm, {})
+    left = {**call, "old": None}
+    off = {"old": call["old"]}
     return {
         "left": left,
         "right": _as(left, other),
@@ -126,7 +126,7 @@ def _case(
     other: str = "",
     **changes: Any,
 ) -> Case:
-    """Return a case; of a subject whose `other` algorithm is another formula it is not asked."""
+    """Return a case that is not asked if the definition of the `other` algorithm does not hold."""
 
     def marked(rng: np.random.Generator) -> Mapping[str, Any]:
         pair = dict(make(rng))
@@ -183,5 +183,5 @@ def _cases() -> Iterator[Case]:
     probes=(Probe("policy_loss", ("loss", "gradient"), lambda inputs: math.copysign(1.0, inputs["beta"]) < 0),),
 )
 def reductions_hold(t: Trial) -> Iterator[Evidence]:
-    """Compare loss and gradient of both sides with each other, and check that they differ where the condition is dropped."""
+    """Compare loss and gradient of both sides, which must differ once the condition is broken."""
     yield from laws.hold(t)

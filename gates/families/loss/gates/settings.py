@@ -1,4 +1,4 @@
-"""Does every setting of a loss act, and are losses of extreme ratios finite or infinite as their definition is?"""
+"""Does every setting of a loss act, and are losses of extreme ratios finite exactly where the definition is?"""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gates.registry import gate
 from reference.algorithms import ALGORITHMS, taking
 
 Changes = Mapping[str, Any]
-SPREAD = 0.6  # deviation of log-ratios: with it every bound of every case stops some token
-WITH_KL = tuple(name for name, one in ALGORITHMS.items() if one.kl_in_loss)
-TWO_SIDED = tuple(name for name, one in ALGORITHMS.items() if one.two_sided)
+SPREAD = 0.6  # standard deviation of log-ratios, with which every bound stops some token
+WITH_KL = tuple(name for name, row in ALGORITHMS.items() if row.kl_in_loss)
+TWO_SIDED = tuple(name for name, row in ALGORITHMS.items() if row.two_sided)
 LEVELS = ("grpo", "gspo", "gmpo")  # a clip of each token's ratio, of a row's, and in log space
 SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # algorithms, setting before, setting after
     "epsilon-low": (LEVELS, {}, {"epsilon_low": 0.1}),
@@ -42,22 +42,22 @@ SETTINGS: dict[str, tuple[tuple[str, ...], Changes, Changes]] = {  # algorithms,
     "temperature-positive": (taking("sapo_temperature_positive"), {}, {"sapo_temperature_positive": 2.0}),
     "temperature-negative": (taking("sapo_temperature_negative"), {}, {"sapo_temperature_negative": 2.0}),
 }
-SHARE = 0.5  # of the definition's own change; the precondition makes the other half far larger than any rounding
-LEAST = 1e3  # units of rounding that the definition's own change must have
+SHARE = 0.5  # of the definition's own change; the precondition makes half of it far larger than any rounding
+LEAST = 1e3  # least change of the definition itself, in units of rounding
 
 
 def _make(rng: np.random.Generator, algorithm: str, before: Changes, after: Changes) -> dict[str, Any]:
     data: dict[str, Any] = {"spread": SPREAD, **cases.batch_for(algorithm)}
-    given = cases.make(rng, algorithm, data, before)
-    if ALGORITHMS[algorithm].mean_ratio:  # bounds of mean ratios are nearer to 1
+    call = cases.make(rng, algorithm, data, before)
+    if ALGORITHMS[algorithm].mean_ratio:  # mean ratios need bounds nearer to 1
         own = {"epsilon_low": 0.2, "epsilon_high": 0.2, "delta": 1.06}
         after = {name: own.get(name, value) for name, value in after.items()}
-    return {"before": given, "after": {**given, **after}}
+    return {"before": call, "after": {**call, **after}}
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """How far the definition's gradient moves from one setting to the other, and in which unit a call errs."""
+    """The change of the definition's gradient between two settings, and the unit of the rounding errors."""
 
     exact: float
     unit: float
@@ -111,22 +111,20 @@ def _definition_acts(t: Draw) -> Iterator[Evidence]:
     requires=_definition_acts,
 )
 def settings_act(t: Trial) -> Iterator[Evidence]:
-    """Call with the one setting, with the other, and with the first again: the gradient must move, and move back."""
+    """Call with one setting, the other, and the first again: the gradient must change and change back."""
     before, after = t.inputs["before"], t.inputs["after"]
-    wanted = _change(t.inputs, t.want)
-    got, other, again = (t.got(POLICY_LOSS, **side)["gradient"] for side in (before, after, before))
-    change = float(np.abs(got.astype(np.float64) - other).max())
-    yield t.number(
-        "change of the gradient, as a share of the definition's", change / max(wanted.exact, wanted.unit), ">="
-    )
+    want = _change(t.inputs, t.want)
+    got, changed, again = (t.got(POLICY_LOSS, **side)["gradient"] for side in (before, after, before))
+    change = float(np.abs(got.astype(np.float64) - changed).max())
+    yield t.number("change of the gradient, as a share of the definition's", change / max(want.exact, want.unit), ">=")
     moved = int(np.sum(got != again))
     yield t.number("elements that change without a change of settings", moved, "<=")
 
 
-FAR = {"beyond-float32": 95.0, "beyond-float64": 1000.0}  # nats: exp of them overflows
+FAR = {"beyond-float32": 95.0, "beyond-float64": 1000.0}  # nats, whose exp overflows
 WHICH = "overflow and its sign are those of the definition, rounded to the data's dtype; either is right of an element whose ratio that dtype does not hold"
-HELD = 0.7  # nats: beyond every clip, so no gradient is left where the advantage has the same sign
-SMALLEST = 0.3  # what a ratio is multiplied by: |advantage| of the rows with an extreme one, 0.5 or more, or beta
+HELD = 0.7  # nats: beyond every clip, so no gradient is left if the advantage has the same sign
+SMALLEST = 0.3  # smallest factor of an extreme ratio: beta, or an |advantage| of at least 0.5
 EXTREME = {
     "NaN among loss and gradient": Bound("exact", "an overflowing exp gives +inf, never NaN", 0.0),
     "infinite where the definition is finite, or the other way round": Bound("exact", WHICH, 0.0),
@@ -142,27 +140,27 @@ def _extreme(
 ) -> dict[str, Any]:
     """Return a step in which a token of row 0 has a log-ratio of +size and one of row 2 of −size.
 
-    `sign` is that of these rows' advantages; at 0 so are they, as in a group whose rewards are all the same. The next token of row 0 is one that every clip holds. With a KL the reference
-    leaves the policy as far in rows 4 and 6.
+    `sign` is that of the advantages in these rows; 0 makes them 0, as in a group of equal rewards. Every clip holds the
+    second token of row 0. With a KL the reference is as far from the policy in rows 4 and 6.
     """
-    given = cases.make(rng, algorithm, {"dtype": dtype, "spread": 0.1, "rows": 8}, changes)
+    call = cases.make(rng, algorithm, {"dtype": dtype, "spread": 0.1, "rows": 8}, changes)
     for low, high, rows in (("old", "policy", (0, 2)), ("policy", "reference", (4, 6))):
-        if given[high] is None:
+        if call[high] is None:
             continue
         for row, lowered in zip(rows, (low, high), strict=True):
-            given[lowered] = given[lowered].copy()
-            given[lowered][row, 0] -= size
+            call[lowered] = call[lowered].copy()
+            call[lowered][row, 0] -= size
         if high == "reference":
-            given["old"] = np.where(given["policy"] < -size / 2, given["policy"], given["old"])
-    given["old"] = given["old"].copy()
-    given["old"][0, 1] = given["policy"][0, 1] - np.copysign(HELD, sign)
-    advantages = np.array(given["advantages"])
+            call["old"] = np.where(call["policy"] < -size / 2, call["policy"], call["old"])
+    call["old"] = call["old"].copy()
+    call["old"][0, 1] = call["policy"][0, 1] - np.copysign(HELD, sign)
+    advantages = np.array(call["advantages"])
     advantages[[0, 2]] = sign * (np.abs(advantages[[0, 2]]) + 0.5)
-    return {**given, "advantages": advantages}
+    return {**call, "advantages": advantages}
 
 
 def _extreme_cases() -> Iterator[Case]:
-    """Yield every algorithm far beyond float32, and one of each level of ratio at the other ends and with each setting."""
+    """Yield every algorithm far beyond float32, and one for each ratio level at the other ends and settings."""
     for algorithm, sign in product(ALGORITHMS, (1.0, -1.0)):
         yield _extreme_case(algorithm, "plain", "beyond-float64", sign, "float32")
     for algorithm in cases.LEVELS:
@@ -175,7 +173,7 @@ def _extreme_cases() -> Iterator[Case]:
         if algorithm in TWO_SIDED:
             yield _extreme_case(algorithm, "two-sided", "beyond-float64", -1.0, "float32")
     yield _extreme_case("grpo", "plain", "beyond-float32", 0.0, "float32")
-    yield _extreme_case("luspo", "kl", "beyond-float64", -1.0, "float32")  # an element that overflows on its way
+    yield _extreme_case("luspo", "kl", "beyond-float64", -1.0, "float32")  # an intermediate overflows
 
 
 def _extreme_case(algorithm: str, kind: str, far: str, sign: float, dtype: str) -> Case:
@@ -192,12 +190,10 @@ def _extreme_case(algorithm: str, kind: str, far: str, sign: float, dtype: str) 
 
 def _extreme_and_defined(t: Draw) -> Iterator[Evidence]:
     inputs, valid = t.inputs, t.inputs["mask"]
-    wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
     apart = inputs["policy"].astype(np.float64) - inputs["old"]
     yield t.precondition("largest |policy − old|", np.abs(apart[valid]).max(), ">=", 90.0)
-    yield t.precondition(
-        "NaN in the definition", float(np.isnan([wanted.loss, *wanted.gradient[valid]]).sum()), "<=", 0.0
-    )
+    yield t.precondition("NaN in the definition", float(np.isnan([want.loss, *want.gradient[valid]]).sum()), "<=", 0.0)
 
 
 @gate(
@@ -213,9 +209,9 @@ def _extreme_and_defined(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("policy_loss", ("gradient",)),),
 )
 def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
-    """Compare where loss and gradient overflow, and the elements that do not."""
+    """Compare where loss and gradient overflow, and the values of the other elements."""
     inputs = dict(t.inputs)
-    wanted = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
     valid, dtype = inputs["mask"], inputs["policy"].dtype
     apart = inputs["policy"].astype(np.float64) - inputs["old"]
     ordinary = np.abs(apart) < 50.0
@@ -226,29 +222,28 @@ def extreme_ratios_stay_numbers(t: Trial) -> Iterator[Evidence]:
     nan = int(np.isnan(gradient).sum()) + int(np.isnan(got["loss"]))
     yield t.number("NaN among loss and gradient", nan, "<=", where=_first(np.isnan(gradient)))
     with np.errstate(over="ignore"):
-        exact = wanted.gradient.astype(dtype).astype(np.float64)
+        exact = want.gradient.astype(dtype).astype(np.float64)
         limit = float(np.finfo(dtype).max)
     shares = valid.shape[0] * max(valid.shape[1], int(inputs.get("max_length") or 0)) / SMALLEST  # the largest divisor
-    early = (
-        np.isinf(gradient) & np.isfinite(exact) & (np.abs(wanted.gradient) > limit / shares)
-    )  # infinite in this dtype, as its ratio is
+    # infinite in this dtype, as its ratio is
+    early = np.isinf(gradient) & np.isfinite(exact) & (np.abs(want.gradient) > limit / shares)
     otherwise = (np.isfinite(exact) != np.isfinite(gradient)) & ~early
     otherwise |= (np.isinf(exact) | early) & (np.sign(exact) != np.sign(gradient))
-    too_large = abs(wanted.loss) > limit  # of float32 data it may have been added up in float64
+    too_large = abs(want.loss) > limit  # float32 data may have been summed in float64
     loss = float(got["loss"])
-    wrong_end = np.sign(loss) != np.sign(wanted.loss)
+    wrong_end = np.sign(loss) != np.sign(want.loss)
     if too_large:
         off = abs(loss) < limit or wrong_end
     else:
-        off = not np.isfinite(loss) and (abs(wanted.loss) <= limit / shares or wrong_end)
+        off = not np.isfinite(loss) and (abs(want.loss) <= limit / shares or wrong_end)
     which = "infinite where the definition is finite, or the other way round"
     yield t.number(which, int(otherwise.sum()) + int(off), "<=", where=_first(otherwise) or f"loss {loss:.6g}")
     yield t.number("largest |gradient| in masked slots", float(np.abs(gradient[~valid]).max()), "<=")
-    finite = valid & np.isfinite(exact) & ~early & np.isfinite(wanted.gradient_scale) & (wanted.gradient_scale < limit)
-    scale = 2 * UNIT[str(dtype)] * float(wanted.gradient_scale[finite].max())
+    finite = valid & np.isfinite(exact) & ~early & np.isfinite(want.gradient_scale) & (want.gradient_scale < limit)
+    scale = 2 * UNIT[str(dtype)] * float(want.gradient_scale[finite].max())
     limits = t.textbook(POLICY_LOSS, **inputs)["gradient"][finite]
     quantity = "error of finite gradients in 2u·S"
-    yield from t.agrees(quantity, gradient[finite], wanted.gradient[finite], limits, scale=scale)
+    yield from t.agrees(quantity, gradient[finite], want.gradient[finite], limits, scale=scale)
 
 
 def _first(where: Array) -> str:

@@ -1,4 +1,4 @@
-"""Are truncated completions out of the loss and of its denominators, and still rows of the batch?"""
+"""Are truncated completions left out of the loss and its denominators, but still counted as rows?"""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def _make(
     mask_truncated: bool,
     micro_batch_rows: int = MICRO_BATCH,
 ) -> dict[str, Any]:
-    given = arrays.loss_inputs(
+    inputs = arrays.loss_inputs(
         rng, rows=ROWS, width=WIDTH, spread=0.02 if ALGORITHMS[algorithm].ratio_level == "seq_sum" else 0.3
     )
-    del given["mask"]
+    del inputs["mask"]
     choice = {**cases.WHOLE, **ALGORITHMS[algorithm].constants, **changes}
     ended = np.ones(ROWS, np.bool_)
     ended[TRUNCATED] = False
     lengths = rng.integers(2, WIDTH, ROWS)
-    lengths[~ended] = WIDTH  # the limit cuts a completion nowhere else
-    lengths[-1] = WIDTH  # one ends with its very last token
+    lengths[~ended] = WIDTH  # only a completion of full width is truncated
+    lengths[-1] = WIDTH  # ends exactly at the limit
     own = ("epsilon_low", "epsilon_high", "beta", "dapo_denominator")
     return {
-        **given,
-        "reference": given["reference"] if choice["beta"] else None,
+        **inputs,
+        "reference": inputs["reference"] if choice["beta"] else None,
         "lengths": lengths,
         "ended": ended,
         "mask_truncated": mask_truncated,
@@ -66,7 +66,7 @@ def _cases() -> Iterator[Case]:
     yield _case("kl", "grpo", beta=0.3)
     yield from (_case(f"dapo-{by}", "dapo", dapo_denominator=by) for by in ("group", "trl"))
     yield _case("kept", "dapo", mask=False)
-    # found: `rows - start` left out of min(micro_batch_rows, rows - start), so that the last micro-batch is taken for a whole one
+    # caught `micro_batch_rows` instead of min(micro_batch_rows, rows - start): the last micro-batch counted as full
     yield _case("found-uneven-micro-batches", "bnpo-trl", rows=5)
 
 
@@ -77,11 +77,11 @@ def _mask(x: Mapping[str, Any], *, mask_truncated: bool) -> Array:
 def _option_acts(t: Draw) -> Iterator[Evidence]:
     x, asked = t.inputs, t.inputs["mask_truncated"]
     masks = [_mask(x, mask_truncated=masked) for masked in (asked, not asked)]
-    wanted, other = (t.want(POLICY_LOSS, **_policy_loss(x, mask)) for mask in masks)
+    want, without = (t.want(POLICY_LOSS, **_policy_loss(x, mask)) for mask in masks)
     yield t.precondition("truncated completions", int(np.sum(~x["ended"])), ">=", 2)
-    change = np.abs(wanted.gradient - other.gradient).max()
+    change = np.abs(want.gradient - without.gradient).max()
     yield t.precondition("largest change of the gradient by the option", float(change), ">", 1e-3)
-    yield t.precondition("share of elements at a clip bound", float(wanted.near_branch.mean()), "<=", 0.0)
+    yield t.precondition("share of elements at a clip bound", float(want.near_branch.mean()), "<=", 0.0)
 
 
 @gate(
@@ -100,26 +100,26 @@ def _option_acts(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("loss_of_completions", ("loss", "gradient")),),
 )
 def truncated_completions_are_masked(t: Trial) -> Iterator[Evidence]:
-    """Compare with the policy loss of the same rows under the definition's mask."""
+    """Compare with the policy loss of the same rows with the definition's mask."""
     x = dict(t.inputs)
     mask = _mask(x, mask_truncated=x["mask_truncated"])
-    wanted = t.want(POLICY_LOSS, **_policy_loss(x, mask))
+    want = t.want(POLICY_LOSS, **_policy_loss(x, mask))
     got = t.got(LOSS_OF_COMPLETIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
     limits = t.textbook(POLICY_LOSS, **_policy_loss(x, mask))
-    scale = unit * wanted.loss_scale
-    yield from t.agrees("loss error in 2u·S", got["loss"], wanted.loss, limits["loss"], scale=scale)
-    scale = unit * np.where(mask, np.maximum(wanted.gradient_scale, tiny), 0.0)
-    yield from t.agrees("gradient error in 2u·S", got["gradient"], wanted.gradient, limits["gradient"], scale=scale)
+    scale = unit * want.loss_scale
+    yield from t.agrees("loss error in 2u·S", got["loss"], want.loss, limits["loss"], scale=scale)
+    scale = unit * np.where(mask, np.maximum(want.gradient_scale, tiny), 0.0)
+    yield from t.agrees("gradient error in 2u·S", got["gradient"], want.gradient, limits["gradient"], scale=scale)
 
 
 def _policy_loss(x: Mapping[str, Any], mask: Array) -> dict[str, Any]:
-    """Return the same step as arguments of policy_loss."""
+    """Return the step as keywords of policy_loss."""
     constants = {**cases.WHOLE, **ALGORITHMS[x["algorithm"]].constants}
     step = int(x["micro_batch_rows"])
     sizes = [min(step, ROWS - start) for start in range(0, ROWS, step)]
     own = ("policy", "old", "reference", "advantages", "algorithm", "epsilon_low", "epsilon_high", "beta")
-    given = {
+    call = {
         **constants,
         **{name: x[name] for name in own},
         "mask": mask,
@@ -131,4 +131,4 @@ def _policy_loss(x: Mapping[str, Any], mask: Array) -> dict[str, Any]:
         "lengths": None,
         "weights": None,
     }
-    return cases.rounded(given)
+    return cases.rounded(call)

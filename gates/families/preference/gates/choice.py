@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.preference import inputs as made
+from gates.families.preference import inputs as generators
 from gates.families.preference.op import BEST_OF_N, PREFER, WINNER_LOSS
 from gates.families.units import UNIT
 from gates.model import Bound, Case, Draw, Evidence, Level, Probe, SubjectFaultError, Trial, Wire
 from gates.registry import gate
 from reference.oracle.preference_choice import best_of_n
 
-KINDS: dict[str, tuple[Level, dict[str, Wire]]] = {  # of scores: the level of the question, and whom it is asked
+KINDS: dict[str, tuple[Level, dict[str, Wire]]] = {  # kinds of scores: level, and conventions to declare
     "distinct": ("definition", {}),
     "ties": ("rule", {"ties": "first"}),
     "not-scored": ("rule", {"nan_rewards": "unscored"}),
@@ -31,9 +31,9 @@ def _cases(make: Callable[..., dict[str, Any]], *sizes: int) -> Iterator[Case]:
 
 
 def _both_preferred(t: Draw) -> Iterator[Evidence]:
-    wanted = t.want(PREFER, **t.inputs)
-    yield t.precondition("pairs that prefer the first", int((wanted[0::2] > 0).sum()), ">=", 1)
-    yield t.precondition("pairs that prefer the second", int((wanted[0::2] < 0).sum()), ">=", 1)
+    want = t.want(PREFER, **t.inputs)
+    yield t.precondition("pairs that prefer the first", int((want[0::2] > 0).sum()), ">=", 1)
+    yield t.precondition("pairs that prefer the second", int((want[0::2] < 0).sum()), ">=", 1)
 
 
 @gate(
@@ -43,24 +43,24 @@ def _both_preferred(t: Draw) -> Iterator[Evidence]:
     question="Is the completion with the higher score chosen, the first of a tie, and none where one is not scored?",
     why="A tie that goes to the second, or to chance, makes a run depend on the order of its rows.",
     ops=(PREFER,),
-    cases=tuple(_cases(made.scores, 2)),
+    cases=tuple(_cases(generators.scores, 2)),
     bounds={"signs that differ": Bound("exact", "a comparison has no rounding", 0.0)},
     requires=_both_preferred,
     probes=(Probe("prefer", ("signs",)),),
 )
 def prefers_the_higher(t: Trial) -> Iterator[Evidence]:
-    """Compare all signs."""
+    """Compare every sign."""
     scores = t.inputs["scores"]
-    wanted = t.want(PREFER, scores=scores)
+    want = t.want(PREFER, scores=scores)
     got = t.got(PREFER, scores=scores)["signs"]
-    if got.shape != wanted.shape:
-        raise SubjectFaultError("shape", f"signs have shape {got.shape}, must be {wanted.shape}")
-    yield t.number("signs that differ", int(np.sum(~(got == wanted))), "<=")
+    if got.shape != want.shape:
+        raise SubjectFaultError("shape", f"signs have shape {got.shape}, must be {want.shape}")
+    yield t.number("signs that differ", int(np.sum(~(got == want))), "<=")
 
 
 def _not_always_the_first(t: Draw) -> Iterator[Evidence]:
-    wanted, size = t.want(BEST_OF_N, **t.inputs), t.inputs["group_size"]
-    yield t.precondition("groups won by another row than the first", int((wanted % size > 0).sum()), ">=", 1)
+    want, size = t.want(BEST_OF_N, **t.inputs), t.inputs["group_size"]
+    yield t.precondition("groups won by another row than the first", int((want % size > 0).sum()), ">=", 1)
 
 
 @gate(
@@ -70,7 +70,7 @@ def _not_always_the_first(t: Draw) -> Iterator[Evidence]:
     question="Is the highest score that is not NaN selected, the lowest row of several, and is a group without one an error?",
     why="NumPy's argmax returns the NaN, and max() whatever came first: the run trains on what its reward refused to score.",
     ops=(BEST_OF_N,),
-    cases=tuple(_cases(made.groups, 2, 5)),
+    cases=tuple(_cases(generators.groups, 2, 5)),
     bounds={
         "winners that differ": Bound("exact", "a comparison has no rounding", 0.0),
         "calls that chose among NaN alone": Bound("exact", "nothing was scored", 0.0),
@@ -78,16 +78,16 @@ def _not_always_the_first(t: Draw) -> Iterator[Evidence]:
     requires=_not_always_the_first,
 )
 def best_of_n_selects(t: Trial) -> Iterator[Evidence]:
-    """Compare winners; where some scores are NaN, then take every score of one group away."""
+    """Compare winners; if some scores are NaN, then also remove every score of one group."""
     scores, size = t.inputs["scores"], t.inputs["group_size"]
-    wanted = t.want(BEST_OF_N, scores=scores, group_size=size)
+    want = t.want(BEST_OF_N, scores=scores, group_size=size)
     got = t.got(BEST_OF_N, scores=scores, group_size=size)["rows"]
-    if got.shape != wanted.shape:
-        raise SubjectFaultError("shape", f"rows have shape {got.shape}, must be {wanted.shape}")
-    yield t.number("winners that differ", int(np.sum(got != wanted)), "<=")
+    if got.shape != want.shape:
+        raise SubjectFaultError("shape", f"rows have shape {got.shape}, must be {want.shape}")
+    yield t.number("winners that differ", int(np.sum(got != want)), "<=")
     if np.isnan(scores).any():
-        nothing = np.where(np.arange(scores.size) // size == 1, np.nan, scores)
-        outcome = t.call(BEST_OF_N, scores=nothing, group_size=size)
+        unscored = np.where(np.arange(scores.size) // size == 1, np.nan, scores)
+        outcome = t.call(BEST_OF_N, scores=unscored, group_size=size)
         refused = outcome.kind == "raised" and "NaN" in outcome.error
         where = outcome.error[:80] or outcome.kind
         yield t.number("calls that chose among NaN alone", int(not refused), "<=", where=where)
@@ -107,10 +107,10 @@ def _uneven_winners(t: Draw) -> Iterator[Evidence]:
     why="Rows that lost and still weigh in make Best-of-N plain fine-tuning on everything that was sampled.",
     ops=(WINNER_LOSS,),
     cases=(
-        Case("in-uneven-parts", made.winners, quick=True, conventions={"dtype": "float32"}),
+        Case("in-uneven-parts", generators.winners, quick=True, conventions={"dtype": "float32"}),
         Case(
             "unreadable",
-            partial(made.winners, garbage=True),
+            partial(generators.winners, garbage=True),
             quick=True,
             conventions={"dtype": "float32"},
             level="robustness",
@@ -129,13 +129,13 @@ def _uneven_winners(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("winner_loss", ("loss", "gradient")),),
 )
 def trains_on_the_winner(t: Trial) -> Iterator[Evidence]:
-    """Compare with the definition, written out."""
+    """Compare with the definition, computed here."""
     x = dict(t.inputs)
     winners = best_of_n(x["scores"], x["group_size"])
     weight = np.zeros(x["mask"].shape)
     for row in winners:
         weight[row] = x["mask"][row] / (len(winners) * x["mask"][row].sum())
-    wanted = -float(np.sum(weight[x["mask"]] * x["policy"].astype(np.float64)[x["mask"]]))
+    want = -float(np.sum(weight[x["mask"]] * x["policy"].astype(np.float64)[x["mask"]]))
     got, limits, unit = t.got(WINNER_LOSS, **x), t.textbook(WINNER_LOSS, **x), 2 * UNIT["float32"]
-    yield from t.agrees("loss error in 2u·S", got["loss"], wanted, limits["loss"], scale=unit * abs(wanted))
+    yield from t.agrees("loss error in 2u·S", got["loss"], want, limits["loss"], scale=unit * abs(want))
     yield from t.agrees("gradient error in 2u·S", got["gradient"], -weight, limits["gradient"], scale=unit * weight)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.preference import inputs as made
+from gates.families.preference import inputs as generators
 from gates.families.preference.op import KTO_LOSS, PREFERENCE_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 
 DTYPES = ("float32", "float64")
-EMPTY = ("dpo", "ipo", "dpop", "simpo", "cpo")  # of orpo a completion without tokens has odds of 1 to 0
-# With these constants the margins of `made.pairs` stay below 9: beyond, 1 − σ(z) has no two digits left in float32.
+EMPTY = ("dpo", "ipo", "dpop", "simpo", "cpo")  # not orpo: the odds of an empty completion are infinite
+# These constants keep the margins of `generators.pairs` below 9, beyond which 1 − σ(z) has less than two digits in float32.
 LOSSES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     "dpo": (
         "−(1−s) log σ(Δ) − s log σ(−Δ), arXiv 2305.18290 eq. 7",
@@ -46,7 +46,7 @@ LOSSES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
         {"plain": {"beta": 0.1, "nll": 0.7}},
     ),
 }
-CANCELS = {"dpo": "plain", "hinge": "plain", "ipo": "sum"}  # where a shared prompt may be scored
+CANCELS = {"dpo": "plain", "hinge": "plain", "ipo": "sum"}  # losses in which a shared prompt may be scored
 BECAUSE = (
     "k·2u·S: log-ratios summed without error, sums of the data wider or compensated; S counts the slope times the argument, "
     "which is rounded once"
@@ -69,10 +69,10 @@ def _case(
     *,
     level: Level | None = None,
     quick: bool = False,
-    make: Callable[..., dict[str, Any]] = made.pairs,
+    make: Callable[..., dict[str, Any]] = generators.pairs,
     **choices: Any,
 ) -> Case:
-    """Return a case of a loss with one of its sets of constants; `choices` are those of `made.pairs`."""
+    """Return a case of a loss with one of its sets of constants; `choices` are keywords of `make`."""
     all_tokens = choices.get("all_tokens", False)
     return Case(
         f"{kind}-{constants}-{dtype}" if kind.startswith("found-") else f"{constants}-{kind}-{dtype}",
@@ -90,12 +90,12 @@ def _case(
 
 
 def _rows(choices: Mapping[str, Any]) -> str:
-    """Return the convention of rows: a mask of right-padded ones, or left-padded ones."""
+    """Return the convention of rows: right-padded with a mask, or left-padded."""
     return "left-padded" if choices.get("padding") == "left" else "mask"
 
 
 def _of_dtype(dtype: str) -> dict[str, str]:
-    """Return the conventions of data of a dtype: a program that computes in float32 says so of its arithmetic."""
+    """Return the conventions of a dtype; float64 data requires float64 arithmetic."""
     return {"dtype": dtype, **({"arithmetic": "float64"} if dtype == "float64" else {})}
 
 
@@ -105,61 +105,61 @@ def _cases(loss: str) -> Iterator[Case]:
         yield _case(loss, constants, "ordinary", dtype, quick=dtype == "float32" or constants == next(iter(sets)))
     first, last = next(iter(sets)), [*sets][-1]
     yield _case(loss, first, "left-padded", padding="left")
-    if loss not in made.ALONE:
+    if loss not in generators.ALONE:
         yield _case(loss, first, "no-reference", free=True)
         for dtype in DTYPES:
-            yield _case(loss, last, "unrelated", dtype, level="robustness", spread=made.FAR)
+            yield _case(loss, last, "unrelated", dtype, level="robustness", spread=generators.FAR)
     if loss in CANCELS:
         yield _case(loss, CANCELS[loss], "shared-prompt", shared=True, quick=True)
     if loss == "orpo":
         for dtype in DTYPES:
             yield _case(loss, first, "all-tokens", dtype, all_tokens=True, quick=True)
-    yield _case(loss, last, "unreadable", level="robustness", make=made.unreadable_pairs, quick=True)
+    yield _case(loss, last, "unreadable", level="robustness", make=generators.unreadable_pairs, quick=True)
     if loss in EMPTY:
-        yield _case(loss, last, "without-tokens", level="robustness", make=made.without_tokens, quick=True)
-    if loss == "cpo":  # the number of chosen tokens + 1, or 2 at least; and a division by it where there are none
-        yield _case(loss, last, "found-one-token", make=made.one_pair)
-        yield _case(loss, last, "found-nothing-chosen", level="robustness", make=made.nothing_chosen)
+        yield _case(loss, last, "without-tokens", level="robustness", make=generators.without_tokens, quick=True)
+    if loss == "cpo":  # caught n + 1 and max(n, 2) as the number of chosen tokens, and a division by 0
+        yield _case(loss, last, "found-one-token", make=generators.one_pair)
+        yield _case(loss, last, "found-nothing-chosen", level="robustness", make=generators.nothing_chosen)
 
 
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     shared = _prompt_is_shared(inputs)
-    wanted = t.want(PREFERENCE_LOSS, **made.rounded(inputs))
+    want = t.want(PREFERENCE_LOSS, **generators.rounded(inputs))
     limits = t.textbook(PREFERENCE_LOSS, **inputs)
-    if shared:  # a subject may score the prompts: more terms, which cancel
-        scored = t.textbook(PREFERENCE_LOSS, **{**inputs, "mask": inputs["mask"] | made.before(inputs["mask"])})
+    if shared:  # a subject may score the prompts, which adds terms that cancel
+        scored = t.textbook(PREFERENCE_LOSS, **{**inputs, "mask": inputs["mask"] | generators.before(inputs["mask"])})
         limits = {
             "loss": np.maximum(limits["loss"], scored["loss"]),
             "gradient": np.where(inputs["mask"], np.maximum(limits["gradient"], scored["gradient"]), 0.0),
         }
-    yield from _compare(t, t.got(PREFERENCE_LOSS, **inputs), wanted, inputs, limits, shared=shared)
+    yield from _compare(t, t.got(PREFERENCE_LOSS, **inputs), want, inputs, limits, shared=shared)
 
 
 def _prompt_is_shared(inputs: Mapping[str, Any]) -> bool:
-    prompts = made.before(inputs["mask"])
+    prompts = generators.before(inputs["mask"])
     scored = np.where(prompts, inputs["policy"], 0.0)
     return np.array_equal(prompts[0::2], prompts[1::2]) and np.array_equal(scored[0::2], scored[1::2])
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     inputs = t.inputs
-    wanted = t.want(PREFERENCE_LOSS, **made.rounded(inputs))
-    unit = 2 * UNIT[str(inputs["policy"].dtype)] * wanted.loss_scale
+    want = t.want(PREFERENCE_LOSS, **generators.rounded(inputs))
+    unit = 2 * UNIT[str(inputs["policy"].dtype)] * want.loss_scale
     order = np.arange(len(inputs["policy"])).reshape(-1, 2)[:, ::-1].reshape(-1)
     names = [name for name in ("policy", "reference", "mask", "attention_mask") if inputs.get(name) is not None]
     swapped = {**inputs, **{name: inputs[name][order] for name in names}}
-    shift = abs(t.want(PREFERENCE_LOSS, **made.rounded(swapped)).loss - wanted.loss)
+    shift = abs(t.want(PREFERENCE_LOSS, **generators.rounded(swapped)).loss - want.loss)
     yield t.precondition("change of the loss when the sides are swapped, in 2u·S", shift / unit, ">=", 1e2)
-    wide = {**inputs, "mask": inputs["mask"] | made.before(inputs["mask"])}
-    prompts = abs(t.want(PREFERENCE_LOSS, **made.rounded(wide)).loss - wanted.loss)
+    wide = {**inputs, "mask": inputs["mask"] | generators.before(inputs["mask"])}
+    prompts = abs(t.want(PREFERENCE_LOSS, **generators.rounded(wide)).loss - want.loss)
     if _prompt_is_shared(inputs):
         yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, "<=", 1.0)
     else:
         yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, ">=", 1e2)
-    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(want.gradient).max(), ">", 1e-3)
     if inputs["loss"] == "hinge":
-        pulled = np.abs(wanted.gradient[0::2]).max(axis=1) > 0
+        pulled = np.abs(want.gradient[0::2]).max(axis=1) > 0
         yield t.precondition("pairs inside the margin", int(pulled.sum()), ">=", 1)
         yield t.precondition("pairs beyond the margin", int((~pulled).sum()), ">=", 1)
     if inputs["loss"] == "dpop" and inputs["reference"] is not None:
@@ -172,27 +172,27 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
 def _compare(
     t: Trial,
     got: Mapping[str, Any],
-    wanted: Any,
+    want: Any,
     inputs: Mapping[str, Any],
     limits: Mapping[str, Array],
     *,
     shared: bool = False,
 ) -> Iterator[Evidence]:
-    """Compare loss and gradient; in slots that are not read the gradient is 0, or that of a shared prompt cancels."""
+    """Compare loss and gradient; outside the read slots the gradient is 0, or cancels over a shared prompt."""
     dtype = str(inputs["policy"].dtype)
     unit, least = 2 * UNIT[dtype], float(np.finfo(dtype).tiny)
     read = inputs["mask"] | inputs.get("attention_mask", False)
-    read &= inputs["mask"] | (np.arange(len(read)) % 2 == 0)[:, None]  # likelihood is that of chosen rows
+    read &= inputs["mask"] | (np.arange(len(read)) % 2 == 0)[:, None]  # the likelihood reads chosen rows only
     yield from t.agrees(
-        f"loss error in 2u·S ({dtype})", got["loss"], wanted.loss, limits["loss"], scale=unit * wanted.loss_scale
+        f"loss error in 2u·S ({dtype})", got["loss"], want.loss, limits["loss"], scale=unit * want.loss_scale
     )
     gradient = np.asarray(got["gradient"])
-    scale = unit * np.where(read, np.maximum(wanted.gradient_scale, least), 1.0)
+    scale = unit * np.where(read, np.maximum(want.gradient_scale, least), 1.0)
     inside = np.where(read, gradient, 0.0)
-    yield from t.agrees(f"gradient error in 2u·S ({dtype})", inside, wanted.gradient, limits["gradient"], scale=scale)
+    yield from t.agrees(f"gradient error in 2u·S ({dtype})", inside, want.gradient, limits["gradient"], scale=scale)
     outside = ~read
     if shared:
-        prompts = made.before(inputs["mask"])
+        prompts = generators.before(inputs["mask"])
         both = np.where(prompts, gradient, 0.0).reshape(-1, 2, gradient.shape[1]).sum(axis=1)
         room = limits["gradient"].max(axis=1).reshape(-1, 2).sum(axis=1)[:, None] * np.ones(both.shape)
         yield from t.agrees("gradient error of a shared prompt", both, np.zeros(both.shape), room)
@@ -224,7 +224,7 @@ def _kto_case(
 ) -> Case:
     return Case(
         f"{name}-{dtype}",
-        partial(made.labelled, dtype=dtype, shift=shift, **choices),
+        partial(generators.labelled, dtype=dtype, shift=shift, **choices),
         quick=quick,
         conventions={**_of_dtype(dtype), "rows": _rows(choices)},
         level=level,
@@ -239,9 +239,9 @@ def _kto_cases() -> Iterator[Case]:
 
 
 def _kto_preconditions(t: Draw) -> Iterator[Evidence]:
-    wanted = t.want(KTO_LOSS, **made.rounded(t.inputs))
+    want = t.want(KTO_LOSS, **generators.rounded(t.inputs))
     yield t.precondition("|mean| of the mismatched log-ratios", abs(float(t.inputs["mismatched"].mean())), ">=", 0.5)
-    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(wanted.gradient).max(), ">", 1e-3)
+    yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(want.gradient).max(), ">", 1e-3)
 
 
 @gate(
@@ -257,10 +257,10 @@ def _kto_preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("kto_loss", ("loss", "gradient")),),
 )
 def kto_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare rows of both labels, with a reference point above and below 0."""
+    """Compare rows of both labels, with reference points above and below 0."""
     inputs = dict(t.inputs)
-    wanted = t.want(KTO_LOSS, **made.rounded(inputs))
-    yield from _compare(t, t.got(KTO_LOSS, **inputs), wanted, inputs, t.textbook(KTO_LOSS, **inputs))
+    want = t.want(KTO_LOSS, **generators.rounded(inputs))
+    yield from _compare(t, t.got(KTO_LOSS, **inputs), want, inputs, t.textbook(KTO_LOSS, **inputs))
 
 
 def _enough_tokens(t: Draw) -> Iterator[Evidence]:
@@ -278,26 +278,26 @@ def _enough_tokens(t: Draw) -> Iterator[Evidence]:
         _case(loss, constants, f"free-{loss}", quick=True)
         for loss in ("dpo", "hinge", "ipo")
         for constants in LOSSES[loss][1]
-        if constants != "strict"  # without a reference its margins leave no digits of σ
+        if constants != "strict"  # without a reference its margins saturate σ
     ),
     bounds=BOUNDS,
     requires=_enough_tokens,
 )
 def reference_free(t: Trial) -> Iterator[Evidence]:
-    """Run without a reference and with zeros; with the real one the loss must move."""
+    """Compare no reference with a reference of zeros; the real one must change the loss."""
     inputs = dict(t.inputs)
     free = {**inputs, "reference": None}
-    wanted, limits = t.want(PREFERENCE_LOSS, **made.rounded(free)), t.textbook(PREFERENCE_LOSS, **free)
+    want, limits = t.want(PREFERENCE_LOSS, **generators.rounded(free)), t.textbook(PREFERENCE_LOSS, **free)
     without = t.got(PREFERENCE_LOSS, **free)
     zeros = t.got(PREFERENCE_LOSS, **{**inputs, "reference": np.zeros_like(inputs["policy"])})
     for name in ("loss", "gradient"):  # both lie within the limits of one definition
         quantity = f"difference of the {name} to that of zeros"
         yield from t.agrees(quantity, without[name], zeros[name], 2.0 * limits[name])
-    unit = 2 * UNIT["float32"] * wanted.loss_scale
-    yield from t.agrees("loss error in 2u·S (float32)", without["loss"], wanted.loss, limits["loss"], scale=unit)
-    held = t.got(PREFERENCE_LOSS, **inputs)
-    # The loss alone may come back to its first value; the gradients are 5e3 units apart or more.
-    moved = np.abs([*np.ravel(held["gradient"] - without["gradient"]), held["loss"] - without["loss"]]).max() / unit
+    unit = 2 * UNIT["float32"] * want.loss_scale
+    yield from t.agrees("loss error in 2u·S (float32)", without["loss"], want.loss, limits["loss"], scale=unit)
+    real = t.got(PREFERENCE_LOSS, **inputs)
+    # The loss alone may be equal by chance; the gradients are at least 5e3 units apart.
+    moved = np.abs([*np.ravel(real["gradient"] - without["gradient"]), real["loss"] - without["loss"]]).max() / unit
     yield t.negative_control(
         "change of loss or gradient by the reference in 2u·S", moved, ">", 1e2, "a reference must count"
     )

@@ -42,7 +42,7 @@ from gates.registry import gate
     probes=(Probe("completion_logprobs", ("logprobs",), lambda inputs: inputs["temperature"] != 1.0),),
 )
 def sampler_and_scorer_agree(t: Trial) -> Iterator[Evidence]:
-    """Roll out with a filter that neither side's log-probs may see, and score; at temperature 1 they must differ."""
+    """Roll out with a filter that must not affect the log-probs, and score; at temperature 1 they must differ."""
     yield from runs.calibrate(t, runs.ADAPTER)
     run = runs.rollout(
         t, t.inputs["path"], adapter=runs.ADAPTER, eos_ids=runs.choose_eos(t, runs.ADAPTER), record_logits=False
@@ -55,8 +55,8 @@ def sampler_and_scorer_agree(t: Trial) -> Iterator[Evidence]:
     tau = float(t.inputs["sampler"]["temperature"])
     scored = t.got(COMPLETION_LOGPROBS, **batch, temperature=tau)["logprobs"]
     yield t.within("|Δ log-prob| of sampler and scorer", scored, sampled)
-    other = t.got(COMPLETION_LOGPROBS, **batch, temperature=1.0)["logprobs"]
-    moved = float(np.abs(np.where(inside, other, 0.0) - sampled).max())
+    untempered = t.got(COMPLETION_LOGPROBS, **batch, temperature=1.0)["logprobs"]
+    moved = float(np.abs(np.where(inside, untempered, 0.0) - sampled).max())
     yield t.negative_control(
         "the same with tokens scored at 1", moved, ">=", 0.2, "a distance that never moves proves nothing"
     )

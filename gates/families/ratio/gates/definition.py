@@ -70,27 +70,27 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("importance_ratio", ("ratio",)),),
 )
 def ratio_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare every ratio; where NaN stands in masked slots, in other memory layouts too."""
+    """Compare every ratio; inputs with NaN in masked slots also in other memory layouts."""
     inputs = dict(t.inputs)
-    wanted = t.want(IMPORTANCE_RATIO, **inputs)
+    want = t.want(IMPORTANCE_RATIO, **inputs)
     dtype = str(inputs["policy"].dtype)
     scale = 2 * UNIT[dtype] * ratio.ratio_scale(**inputs, u=UNIT[dtype])
-    scale, stored = _storable(scale, wanted, dtype)
+    scale, stored = _storable(scale, want, dtype)
     limits, quantity = t.textbook(IMPORTANCE_RATIO, **inputs)["ratio"], f"ratio error in 2u·S ({dtype})"
     got = t.got(IMPORTANCE_RATIO, **inputs)["ratio"]
     yield from t.agrees(quantity, got, stored, limits, scale=scale)
-    overflows = wanted > 1.01 * float(np.finfo(dtype).max)  # by more than the rounding of D can move
+    overflows = want > 1.01 * float(np.finfo(dtype).max)  # by more than the rounding of D
     if np.any(overflows):
-        right = np.isposinf(got) | np.isclose(got, wanted, rtol=1e-3)  # a wider dtype may hold them
+        right = np.isposinf(got) | np.isclose(got, want, rtol=1e-3)  # finite in a wider dtype
         yield t.number(NOT_INFINITE, int(np.sum(overflows & ~right)), "<=")
     if np.isnan(inputs["policy"]).any():
-        for where, other in layouts.values(t, IMPORTANCE_RATIO, inputs, ("policy", "old")):
-            yield from t.agrees(quantity, other["ratio"], stored, limits, scale=scale, where=where)
+        for where, outputs in layouts.values(t, IMPORTANCE_RATIO, inputs, ("policy", "old")):
+            yield from t.agrees(quantity, outputs["ratio"], stored, limits, scale=scale, where=where)
 
 
-def _storable(scale: Array, wanted: Array, dtype: str) -> tuple[Array, Array]:
-    """Allow what the dtype cannot hold: fewer bits below its normal range, infinity above it."""
+def _storable(scale: Array, want: Array, dtype: str) -> tuple[Array, Array]:
+    """Return scale and values that the dtype can hold: fewer bits below its normal range, infinity above it."""
     info = np.finfo(dtype)
     with np.errstate(over="ignore"):
-        stored = np.where(wanted > float(info.max), np.inf, wanted)
-    return np.where(wanted > 0.0, np.maximum(scale, 2 * UNIT[dtype] * float(info.tiny)), scale), stored
+        stored = np.where(want > float(info.max), np.inf, want)
+    return np.where(want > 0.0, np.maximum(scale, 2 * UNIT[dtype] * float(info.tiny)), scale), stored

@@ -1,4 +1,4 @@
-"""Is the importance ratio 1 where nothing changed, and right where something did?"""
+"""Is the importance ratio 1 on a fresh batch, and right after the adapter changed?"""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CASES = (
     probes=(Probe("importance_ratios", ("ratios",)),),
 )
 def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
-    """Recompute ratios with the adapter that sampled, then with another one whose log-probs float64 knows."""
+    """Recompute ratios with the adapter that sampled, then with another whose log-probs are known in float64."""
     yield from runs.calibrate(t, AFTER)
     run = runs.rollout(t, "batched", adapter=BEFORE)
     batch = {**runs.scoring_batch(t, run), "temperature": 1.0}
@@ -75,7 +75,7 @@ def fresh_batch_is_one(t: Trial) -> Iterator[Evidence]:
     probes=(Probe("rollout", ("model_logprobs",), lambda inputs: inputs["path"] == "batched"),),
 )
 def cached_decode_within_bound(t: Trial) -> Iterator[Evidence]:
-    """Compare the decode's model log-probs with the full forward's, on tokens drawn at temperature 0.7."""
+    """Compare the decode's model log-probs with those of the full forward, on tokens drawn at temperature 0.7."""
     yield from runs.calibrate(t)
     run = runs.rollout(t, "batched", eos_ids=runs.choose_eos(t))
     inside = np.arange(run["tokens"].shape[1]) < run["lengths"][:, None]

@@ -1,4 +1,4 @@
-"""Two policies' log-probs of the same rows, and bounds that gates of ratios share."""
+"""Draw two policies' log-probs of the same rows; bounds shared by the gates of ratios."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDING = (
 
 
 def bounds(quantity: str) -> dict[str, Bound]:
-    """Return the limits of full precision of a quantity, by its name in both dtypes."""
+    """Return the bounds of full precision of a quantity in both dtypes, by name."""
     return {
         f"{quantity} error in 2u·S ({dtype})": Bound("derived", f"{ROUNDING}; k = {k:g}", k, level="precision")
         for dtype, k in (("float32", 4.0), ("float64", 8.0))
@@ -36,10 +36,10 @@ def pair(
     drift: float = 0.0,
     hostile: bool = False,
 ) -> dict[str, Any]:
-    """Return two policies' log-probs of rows of up to 31 tokens; `hostile` makes one empty, and masked slots NaN.
+    """Return two policies' log-probs of rows of up to 31 tokens; `hostile` makes a row empty and masked slots NaN.
 
-    Otherwise masked slots hold log-probs like those of tokens. The sum of a row's differences runs from -drift to drift
-    over the rows, besides what `spread` adds to each token.
+    Otherwise masked slots hold ordinary log-probs. Over the rows, the sum of a row's differences runs from -drift to drift,
+    in addition to noise of deviation `spread` on each token.
     """
     lengths = rng.integers(1, TOKENS + 1, rows)
     lengths[4], lengths[-1] = TOKENS, TOKENS

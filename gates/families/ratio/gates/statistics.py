@@ -40,39 +40,39 @@ def _make(
 
 
 def _one_token(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
-    """Return a batch of one token: it is its own percentile, and its ratio the only one."""
-    made = _make(rng, "whole", "typical", dtype, signs=False)
-    return {**made, **{name: made[name][:1, :1] for name in ("policy", "behaviour")}}
+    """Return a batch of one token, which is its own percentile."""
+    inputs = _make(rng, "whole", "typical", dtype, signs=False)
+    return {**inputs, **{name: inputs[name][:1, :1] for name in ("policy", "behaviour")}}
 
 
 def _far_below(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
-    """Return rows of one token whose ratios are e^-400 and less: their squares are below every number."""
-    made = _make(rng, "whole", "typical", dtype, signs=False)
-    behaviour = np.resize(made["behaviour"], (128, 1))
+    """Return rows of one token whose ratios are below e^-400, so that their squares underflow."""
+    inputs = _make(rng, "whole", "typical", dtype, signs=False)
+    behaviour = np.resize(inputs["behaviour"], (128, 1))
     return {
-        **made,
+        **inputs,
         "behaviour": behaviour,
         "policy": behaviour - np.asarray(rng.uniform(400.0, 700.0, behaviour.shape), dtype),
     }
 
 
 def _far_sequence(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
-    """Return one row of 128 tokens that is some e^570 times less likely now: its sum of D is rounded by 5e-14."""
-    made = _make(rng, "whole", "typical", dtype, signs=False)
-    behaviour = np.resize(made["behaviour"], (1, 128))
+    """Return one row of 128 tokens with ΣD near −570, whose rounding is 5e-14."""
+    inputs = _make(rng, "whole", "typical", dtype, signs=False)
+    behaviour = np.resize(inputs["behaviour"], (1, 128))
     return {
-        **made,
+        **inputs,
         "behaviour": behaviour,
         "policy": behaviour - np.asarray(rng.uniform(4.0, 5.0, behaviour.shape), dtype),
     }
 
 
 def _far_apart(rng: np.random.Generator, dtype: str) -> dict[str, Any]:
-    """Return rows of one token: of any two ratios the quotient overflows, no ratio does and no square."""
-    made = _far_below(rng, dtype)
-    far = rng.uniform(300.0, 350.0, made["behaviour"].shape)
+    """Return rows of one token whose ratios and squares do not overflow, but their quotients do."""
+    inputs = _far_below(rng, dtype)
+    far = rng.uniform(300.0, 350.0, inputs["behaviour"].shape)
     far[::2] = -rng.uniform(420.0, 460.0, far[::2].shape)
-    return {**made, "policy": made["behaviour"] + np.asarray(far, dtype)}
+    return {**inputs, "policy": inputs["behaviour"] + np.asarray(far, dtype)}
 
 
 def _case(form: str, size: str, dtype: str, *, signs: bool = True, quick: bool = False) -> Case:
@@ -94,24 +94,24 @@ def _cases() -> Iterator[Case]:
     yield _case("holes", "typical", "float32", signs=False, quick=True)
     yield _case("masked", "hostile", "float32", quick=True)
     yield _case("masked", "hostile", "float64")
-    # ratios that are not divided by their largest; an error of D that is added to r² − 1 whatever r is
+    # caught ratios that are not divided by their largest, and an error of D added to r² − 1 for every r
     far = partial(_far_below, dtype="float64")
     yield Case("found-far-below-float64", far, level="robustness", conventions={"dtype": "float64"})
-    # an error of the sum of D that is added to r² − 1, or multiplied by D, whatever r is
+    # caught an error of ΣD added to r² − 1, or multiplied by D, for every r
     far = partial(_far_sequence, dtype="float64")
     yield Case("found-far-sequence-float64", far, level="robustness", conventions={"dtype": "float64"})
-    # ratios that are divided by their smallest
+    # caught ratios that are divided by their smallest
     far = partial(_far_apart, dtype="float64")
     yield Case("found-far-apart-float64", far, level="robustness", conventions={"dtype": "float64"})
-    # the value after the only one, for the percentile
+    # caught a percentile that reads past the only value
     yield Case("found-one-token-float32", partial(_one_token, dtype="float32"), conventions={"dtype": "float32"})
 
 
 def _wanted(t: Draw) -> Statistics:
     dtype = t.inputs["policy"].dtype
     rounded = {k: float(dtype.type(t.inputs[k])) for k in ("epsilon_low", "epsilon_high")}
-    found: Statistics = t.want(RATIO_STATISTICS, **{**t.inputs, **rounded})
-    return found
+    statistics: Statistics = t.want(RATIO_STATISTICS, **{**t.inputs, **rounded})
+    return statistics
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
@@ -142,16 +142,16 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("ratio_statistics", tuple(RATIO_STATISTICS.outputs)),),
 )
 def statistics_match_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare every statistic by name, each in its textbook limit and in the unit of its own error."""
-    inputs, wanted = dict(t.inputs), _wanted(t)
+    """Compare every statistic in textbook limits and in the unit of its own error."""
+    inputs, want = dict(t.inputs), _wanted(t)
     got = t.got(RATIO_STATISTICS, **inputs)
     if inputs["advantages"] is None:
         extra = sum(name in got for name in got if "clipped" in name)
         yield t.number(UNASKED, extra, "<=")
-    yield from _compared(t, got, wanted)
+    yield from _compared(t, got, want)
     if np.isnan(inputs["policy"]).any():
-        for where, other in layouts.values(t, RATIO_STATISTICS, inputs, ("policy", "behaviour")):
-            yield from _compared(t, other, wanted, where)
+        for where, outputs in layouts.values(t, RATIO_STATISTICS, inputs, ("policy", "behaviour")):
+            yield from _compared(t, outputs, want, where)
 
 
 def _compared(t: Trial, got: dict[str, Any], wanted: Statistics, where: str = "") -> Iterator[Evidence]:
@@ -159,12 +159,12 @@ def _compared(t: Trial, got: dict[str, Any], wanted: Statistics, where: str = ""
     limits = t.textbook(RATIO_STATISTICS, **t.inputs)
     quantity = f"statistic error in 2u·S ({dtype})"
     for name, want in wanted.values.items():
-        value, place = float(got.get(name, np.nan)), f"{name}, {where}" if where else name
+        value, location = float(got.get(name, np.nan)), f"{name}, {where}" if where else name
         if name.removeprefix("seq_sum_") in SHARES:
-            yield from t.agrees(quantity, value, want, limits[name], where=place)
+            yield from t.agrees(quantity, value, want, limits[name], where=location)
             off = abs(value - want) - wanted.near[name]
             off = max(off, 0.0) if off == off else off  # noqa: PLR0124  NaN stays
-            yield t.number(BEYOND, off, "<=", where=place)
+            yield t.number(BEYOND, off, "<=", where=location)
             continue
         scale = 2 * UNIT[dtype] * wanted.scales[name]
-        yield from t.agrees(quantity, value, want, limits[name], scale=scale, where=place)
+        yield from t.agrees(quantity, value, want, limits[name], scale=scale, where=location)

@@ -37,7 +37,7 @@ def _make(rng: np.random.Generator, form: str, dtype: str, choice: Mapping[str, 
 def _case(kind: str, correction: str, level: str, bound: str, form: str, dtype: str) -> Case:
     low, high = BOUNDS_OF[bound]
     choice = {"correction": correction, "level": level, "c_min": low, "c_max": high}
-    # One token stands in the last column: at seed 0 [0.5, 2] clamps its weight, whatever is misread there, and [1, 3] does not.
+    # Only one token is in the last column; at seed 0 [0.5, 2] clamps its weight and hides mistakes, [1, 3] does not.
     quick_bound = "from-one" if (kind, level) == ("typical", "token") else "two-sided"
     return Case(
         f"{kind}-{correction}-{level}-{bound}-{form}-{dtype}",
@@ -62,18 +62,18 @@ def _cases() -> Iterator[Case]:
 
 
 def _bounds(x: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the bounds as the data's dtype holds them."""
+    """Return the bounds rounded to the data's dtype."""
     return {name: None if x[name] is None else float(x["old"].dtype.type(x[name])) for name in ("c_min", "c_max")}
 
 
 def _pair(x: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ratio whose values the weights are, as arguments of the oracle."""
+    """Return the oracle's arguments for the unbounded ratio."""
     shared = {name: x[name] for name in ("mask", "lengths", "level")}
     return {"policy": x["old"], "old": ratio.recorded(x["old"], x["sampling"]), **shared}
 
 
 def _ratios(x: Mapping[str, Any]) -> tuple[Array, Array]:
-    """Return the ratios, and which of them lie so near a bound of MIS that rounding decides."""
+    """Return the ratios, and which of them are so near a bound of MIS that rounding decides."""
     r = ratio.importance_ratio(**_pair(x))
     stops = tuple(bound for bound in _bounds(x).values() if bound is not None)
     return r, ratio.near_bound(r, stops, x["old"].dtype) & (r != 1.0) & (x["correction"] == "mis")
@@ -101,22 +101,22 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("importance_weights", ("weights",)),),
 )
 def weights_match_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare weights; at a bound of MIS that only rounding reaches, the ratio and 0 are both right."""
+    """Compare weights; within rounding of a bound of MIS both the ratio and 0 are right."""
     inputs, rounded = dict(t.inputs), _bounds(t.inputs)
     dtype = inputs["old"].dtype
-    wanted = t.want(IMPORTANCE_WEIGHTS, **{**inputs, **rounded})
+    want = t.want(IMPORTANCE_WEIGHTS, **{**inputs, **rounded})
     of_pair, (r, near) = _pair(inputs), _ratios(inputs)
     limits = t.textbook(IMPORTANCE_WEIGHTS, **inputs)["weights"]
     got = t.got(IMPORTANCE_WEIGHTS, **inputs)["weights"]
-    if got.shape != wanted.shape:
-        raise SubjectFaultError("shape", f"weights have shape {got.shape}, must be {wanted.shape}")
+    if got.shape != want.shape:
+        raise SubjectFaultError("shape", f"weights have shape {got.shape}, must be {want.shape}")
     scale = 2 * UNIT[str(dtype)] * ratio.ratio_scale(**of_pair, u=UNIT[str(dtype)])
     quantity = f"weight error in 2u·S ({dtype})"
 
     def on_a_branch(got: Array) -> Array:
-        return np.where(near & ((got == 0.0) | (np.abs(got - r) <= 8.0 * scale)), wanted, got)
+        return np.where(near & ((got == 0.0) | (np.abs(got - r) <= 8.0 * scale)), want, got)
 
-    yield from t.agrees(quantity, on_a_branch(got), wanted, limits, scale=scale)
+    yield from t.agrees(quantity, on_a_branch(got), want, limits, scale=scale)
     if np.isnan(inputs["old"]).any():
-        for where, other in layouts.values(t, IMPORTANCE_WEIGHTS, inputs, ("old", "sampling")):
-            yield from t.agrees(quantity, on_a_branch(other["weights"]), wanted, limits, scale=scale, where=where)
+        for where, outputs in layouts.values(t, IMPORTANCE_WEIGHTS, inputs, ("old", "sampling")):
+            yield from t.agrees(quantity, on_a_branch(outputs["weights"]), want, limits, scale=scale, where=where)

@@ -1,4 +1,4 @@
-"""Mutations that part sampling from scoring."""
+"""Mutations that make sampling and scoring disagree."""
 
 from __future__ import annotations
 

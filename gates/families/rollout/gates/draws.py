@@ -1,4 +1,4 @@
-"""Do the draws of a rollout have the distribution that was asked for, and the log-probs that were recorded?"""
+"""Do the draws of a rollout have the requested distribution, and are the recorded log-probs right?"""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gates.registry import gate
 from reference.oracle import logprobs, sampling
 
 DRAWS = 100_000
-ROUND = 2_500  # rows of one call: its caches stay below 100 MB
-EXPECTED = 8.0  # draws that a bin of the chi-square must expect at least; rarer tokens share one bin
+ROUND = 2_500  # rows of one call, so that its caches stay below 100 MB
+EXPECTED = 8.0  # least expected draws of a bin of the chi-square; rarer tokens share one bin
 SIGMAS = 5.0  # a chance of 3e-7 for an honest sampler
 UNIT = 2.0**-24  # of float32, in which every path may score
 ACCURACY = Bound("derived", "k·2u·S with S = |x - M|/τ + max(1, log Σ) and k = 4 for float32", 4.0, level="precision")
-CUT = 2.0**-16  # relative: how far sums in float32 over 272 tokens may move the threshold of a filter
+CUT = 2.0**-16  # relative effect of float32 sums over 272 tokens on the threshold of a filter
 THRESHOLDS = ("top_p", "min_p", "xtc_threshold")
 CHOICES: dict[str, dict[str, Any]] = {
     "plain": {"temperature": 1.0, "top_p": 1.0},
-    "top-p": {"temperature": 0.8, "top_p": 0.95},  # 17 bins or more on 600 prompts; at 0.7 and 0.9 one of them had 3
+    "top-p": {"temperature": 0.8, "top_p": 0.95},  # at least 17 bins on 600 prompts; with 0.7 and 0.9 one had 3
     "hf-filters": paths.FILTERS["hf-filters"] | {"top_p": 0.9, "top_k": 40},
     "mlx-lm-filters": paths.FILTERS["mlx-lm-filters"] | {"top_p": 0.9, "top_k": 40},
 }
@@ -58,7 +58,7 @@ def _make(rng: np.random.Generator, choice: Mapping[str, Any], **changes: Any) -
     probes=(Probe("rollout", ("tokens",)),),
 )
 def draws_follow_distribution(t: Trial) -> Iterator[Evidence]:
-    """Count the tokens over rounds; where XTC tosses a coin the expectation follows the coins of the draws."""
+    """Count the tokens over rounds; with XTC the expectation follows the coins of the draws."""
     expected: Array | None = None
     counts: Array | None = None
     for round_ in range(DRAWS // ROUND):
@@ -80,7 +80,7 @@ def draws_follow_distribution(t: Trial) -> Iterator[Evidence]:
 
 
 def _filtered(logits: Array, choice: sampling.Sampling) -> Array:
-    """Return the oracle's log-probs; rows of the same logits and coin side are worked out once."""
+    """Return the oracle's log-probs, computed once for rows of equal logits and coin side."""
     acts = np.zeros(len(logits), np.bool_)
     if choice["xtc_coin"] is not None:
         acts = np.asarray(choice["xtc_coin"]) < choice["xtc_probability"]
@@ -89,26 +89,26 @@ def _filtered(logits: Array, choice: sampling.Sampling) -> Array:
     result = np.empty(logits.shape)
     for side in np.unique(acts):
         first = np.flatnonzero(acts == side)[:1]
-        one = choice.copy()
+        keywords = choice.copy()
         if choice["xtc_coin"] is not None:
-            one["xtc_coin"] = np.asarray(choice["xtc_coin"])[first]
+            keywords["xtc_coin"] = np.asarray(choice["xtc_coin"])[first]
         if choice["history"] is not None:
-            one["history"] = np.asarray(choice["history"])[first]
-        result[acts == side] = sampling.filtered_logprobs(logits[first], **one)
+            keywords["history"] = np.asarray(choice["history"])[first]
+        result[acts == side] = sampling.filtered_logprobs(logits[first], **keywords)
     return result
 
 
 def _chi_square(counts: Array, expected: Array) -> tuple[float, int]:
-    """Return how many standard deviations the cube root of χ²/df lies above its mean, and the number of bins."""
+    """Return the Wilson–Hilferty z-score of χ², and the number of bins."""
     common = expected >= EXPECTED
-    seen, wanted = counts[common].astype(np.float64), expected[common]
+    seen, want = counts[common].astype(np.float64), expected[common]
     rest = float(expected[~common].sum())
     if rest >= EXPECTED:
-        seen, wanted = np.append(seen, counts[~common].sum()), np.append(wanted, rest)
-    freedom = max(1, len(wanted) - 1)
-    square = float(np.sum((seen - wanted) ** 2 / wanted))
+        seen, want = np.append(seen, counts[~common].sum()), np.append(want, rest)
+    freedom = max(1, len(want) - 1)
+    square = float(np.sum((seen - want) ** 2 / want))
     variance = 2.0 / (9.0 * freedom)
-    return ((square / freedom) ** (1.0 / 3.0) - (1.0 - variance)) / variance**0.5, len(wanted)
+    return ((square / freedom) ** (1.0 / 3.0) - (1.0 - variance)) / variance**0.5, len(want)
 
 
 def _three(rng: np.random.Generator, path: str, choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _three(rng: np.random.Generator, path: str, choice: Mapping[str, Any]) -> di
     probes=(Probe("rollout", ("model_logprobs",)),),
 )
 def logprobs_match_definition(t: Trial) -> Iterator[Evidence]:
-    """Work all three out from the recorded logits, tokens and coins."""
+    """Compute all three from the recorded logits, tokens and coins."""
     run = runs.rollout(t, t.inputs["path"], eos_ids=runs.choose_eos(t))
     row, step = np.nonzero(np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None])
     logits, tokens = run["logits"][row, step], run["tokens"][row, step]
@@ -157,7 +157,7 @@ def logprobs_match_definition(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("draws", len(row), ">=", 100)
     for name, other in (("model", "tempered"), ("tempered", "behaviour"), ("behaviour", "model")):
         apart = float(np.abs(want[name] - want[other]).max())
-        if t.inputs["sampler"]["top_p"] < 1:  # the plain case has one log-prob under three names
+        if t.inputs["sampler"]["top_p"] < 1:  # in the plain case all three are equal
             yield t.precondition(f"largest difference of {name} and {other}", apart, ">=", 1e-3)
     scale = 2.0 * UNIT * logprobs.logprob_scale(logits, tokens, temperature=min(tau, 1.0))
     for name, values in want.items():
@@ -166,16 +166,16 @@ def logprobs_match_definition(t: Trial) -> Iterator[Evidence]:
 
 
 def _behaviour_limits(logits: Array, tokens: Array, choice: sampling.Sampling, kept: Array) -> Array:
-    """Return the limits of the behaviour log-probs: inf where float32 sums may keep other tokens."""
+    """Return the limits of the behaviour log-probs; inf where float32 sums may keep other tokens."""
     seen = None
     if choice["repetition_penalty"] != 1:
         seen = (np.asarray(choice["history"])[:, :, None] == np.arange(logits.shape[1])).any(axis=1)
     penalty, tau = float(choice["repetition_penalty"]), float(choice["temperature"])
     limits = textbook.log_probs(logits, tokens, tau, kept=kept, seen=seen, penalty=penalty)
-    given: Mapping[str, Any] = choice
+    keywords: Mapping[str, Any] = choice
     for name in THRESHOLDS:
-        for value in (given[name] * (1 - CUT), min(1.0, given[name] * (1 + CUT))):
-            if 0 < given[name] < 1:
-                moved = sampling.filtered_logprobs(logits, **{**given, name: value}) > -np.inf
+        for value in (keywords[name] * (1 - CUT), min(1.0, keywords[name] * (1 + CUT))):
+            if 0 < keywords[name] < 1:
+                moved = sampling.filtered_logprobs(logits, **{**keywords, name: value}) > -np.inf
                 limits = np.where((moved == kept).all(axis=1), limits, np.inf)
     return limits

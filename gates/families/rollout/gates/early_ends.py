@@ -1,4 +1,4 @@
-"""Is a rollout done when its rows are, or at its limit?"""
+"""Does a rollout end with its rows, or only at its limit?"""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gates.families.rollout.op import ROLLOUT
 from gates.model import Bound, Case, Evidence, SubjectFaultError, Trial
 from gates.registry import gate
 
-LONG = 96  # tokens of a row that no EOS ends
-REPEATS = 3  # calls of each kind at most; the quickest counts, for others are slowed by neighbours
+LONG = 96  # tokens of a row without an EOS
+REPEATS = 3  # most calls of each kind; the fastest counts, because other processes slow calls down
 SHARE = 0.5
 
 
 def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
-    made = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=4)
-    return {**made, "path": path}
+    inputs = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=4)
+    return {**inputs, "path": path}
 
 
 @gate(
@@ -43,7 +43,7 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
     },
 )
 def early_ends_save_time(t: Trial) -> Iterator[Evidence]:
-    """Time calls with every id an EOS and calls with none, after one of each to warm up, until the quickest differ enough."""
+    """Time calls in which every id is an EOS against calls without one, after one warm-up call of each."""
     vocabulary = int(t.inputs["model"].spec.get("vocab", 0)) or 2**18
     ends, none = np.arange(vocabulary), np.zeros(0, np.int64)
     keywords: dict[str, Any] = {"max_tokens": LONG, "record_logits": False}
@@ -54,7 +54,7 @@ def early_ends_save_time(t: Trial) -> Iterator[Evidence]:
     quick = slow = np.inf
     for _ in range(REPEATS):
         quick, slow = (min(best, _seconds(t, eos, keywords)) for best, eos in ((quick, ends), (slow, none)))
-        if quick <= SHARE / 4 * slow:  # so far below the limit that another call cannot change it
+        if quick <= SHARE / 4 * slow:  # far enough below the limit
             break
     where = f"{1e3 * quick:.3g} ms and {1e3 * slow:.3g} ms"
     yield t.number("time of rows that end at once, as a share", quick / slow, "<=", where=where)

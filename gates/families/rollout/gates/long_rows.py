@@ -1,4 +1,4 @@
-"""Do rows stay those of the slow path when caches and buffers have to grow?"""
+"""Do rows equal those of the slow path when caches and buffers grow?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.model import Case, Evidence, Probe, Trial
 from gates.registry import gate
 
-TOKENS = 280  # past 256 columns, by which the caches of mlx-lm grow
+TOKENS = 280  # beyond 256 columns, the step by which caches of mlx-lm grow
 COLUMNS = 257
 
 
@@ -38,14 +38,14 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, Any]:
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["path"] != "naive"),),
 )
 def long_rows_equal_naive(t: Trial) -> Iterator[Evidence]:
-    """Two rows that nothing ends, compared draw by draw as shorter ones are."""
+    """Compare two rows without an EOS draw by draw, like shorter rows."""
     yield from runs.calibrate(t)
-    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    comparison = Comparison(t.facts["E"], t.inputs["sampler"])
     slow = runs.slow(t, max_tokens=TOKENS)
     fast = runs.rollout(t, t.inputs["path"], max_tokens=TOKENS)
-    found.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow))
+    comparison.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow))
     longest = max(len(p) + int(n) for p, n in zip(runs.row_prompts(slow), slow["lengths"], strict=True))
     yield t.precondition("columns of the longest row", longest, ">=", COLUMNS)
-    yield t.precondition("compared draws", found.draws, ">=", 1 if found.unexplained else TOKENS)
-    yield t.precondition("mean entropy of the naive path (nats)", found.mean_entropy, ">=", 1.0)
-    yield from paths.claims(t, found)
+    yield t.precondition("compared draws", comparison.draws, ">=", 1 if comparison.unexplained else TOKENS)
+    yield t.precondition("mean entropy of the naive path (nats)", comparison.mean_entropy, ">=", 1.0)
+    yield from paths.claims(t, comparison)

@@ -1,4 +1,4 @@
-"""Do fast paths draw the tokens of the slow one? One gate for each path, one case for each model family or sampler."""
+"""Do fast paths draw the tokens of the slow one? One gate per path, one case per model family or sampler."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
-PROOF = ("qwen3_next",)  # recurrent layers, experts and attention: each path against the same slow run
+PROOF = ("qwen3_next",)  # has recurrent layers, experts and attention; each path is compared with one slow run
 COMPILED = ("llama", "qwen3_moe")  # families whose layers all have plain key-value caches
-DRAWS = (
-    100_000  # clause 11: compared draws in a full run, of each sampler and over the families; a tenth in a quick one
-)
+DRAWS = 100_000  # clause 11: compared draws of a full run, per sampler and over all families; a quick run has a tenth
 SPARE = 16  # draws
-LIMIT_S = 120.0  # of one call; it takes seconds on a quiet machine, but other gates run beside it
-ONE_BY_ONE = 60_000  # of the path that takes a forward for every token of every row
+LIMIT_S = 120.0  # of one call, which takes seconds unless other gates run at the same time
+ONE_BY_ONE = 60_000  # draws of the path with one forward per token and row
 NOISE = (
     "E = 8F, F the naive path's own float32 noise against float64 on other prompts and draws, measured in this run; in a row "
     "in which that path is off by more than F, 8 times that"
@@ -84,7 +82,7 @@ def _case(
 
 
 def _families(names: tuple[str, ...], proof: tuple[str, ...], draws: int = DRAWS) -> Iterator[Case]:
-    """Yield a case for each family, all of which together compare so many draws."""
+    """Yield a case for each family; together they compare this number of draws."""
     for name in names:
         of = draws // len(names)
         yield _case(f"{name}-sampled", _sampled, proof=name in proof, draws=of, model=name, family=name)
@@ -105,27 +103,29 @@ def _probe(path: str) -> tuple[Probe, ...]:
 
 
 def _equal(t: Trial, path: str) -> Iterator[Evidence]:
-    """Compare a path with the naive one over ragged prompts and rows that end early, by the definition."""
-    wanted = int(t.inputs["draws"]) // (10 if t.quick else 1)
+    """Compare a path with the naive one, over ragged prompts and rows that end early."""
+    want = int(t.inputs["draws"]) // (10 if t.quick else 1)
     yield from runs.calibrate(t)
-    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    comparison = Comparison(t.facts["E"], t.inputs["sampler"])
     eos = runs.choose_eos(t)
     round_ = 0
-    while found.draws < wanted and round_ < max(10, wanted // 200):
+    while comparison.draws < want and round_ < max(10, want // 200):
         changes = {"eos_ids": eos, "round_": round_, **_prompts(t, round_)}
-        slow = _enough(runs.slow(t, **changes), wanted - found.draws)
+        slow = _enough(runs.slow(t, **changes), want - comparison.draws)
         fast = runs.rollout(t, path, rows=slow["rows"], **changes)
         gaps = partial(_router_gaps, t, slow)
-        found.add(slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps, noise=partial(runs.own_noise, t, slow))
+        comparison.add(
+            slow, fast, seed=t.inputs["seed"], round_=round_, gaps=gaps, noise=partial(runs.own_noise, t, slow)
+        )
         round_ += 1
-        if found.unexplained and round_ > 1:
-            break  # one round of each type has been compared, and more rounds cannot take the failure back
-    yield from _preconditions(t, found, 1 if found.unexplained else wanted)
-    yield from claims(t, found)
+        if comparison.unexplained and round_ > 1:
+            break  # more rounds cannot undo the failure
+    yield from _preconditions(t, comparison, 1 if comparison.unexplained else want)
+    yield from claims(t, comparison)
 
 
 def _enough(run: Mapping[str, Any], draws: int) -> dict[str, Any]:
-    """Return so many rows of a rollout, of all its prompts, that they hold these draws, and some for rows that are cut."""
+    """Return rows of a rollout from all its prompts, with at least this number of draws and a reserve for cut rows."""
     order = np.concatenate([np.arange(start, len(run["rows"]), 4) for start in range(4)])
     held = np.cumsum(np.asarray(run["lengths"])[order])
     rows = np.sort(order[: int(np.searchsorted(held, 1.01 * draws + SPARE)) + 1])
@@ -133,7 +133,7 @@ def _enough(run: Mapping[str, Any], draws: int) -> dict[str, Any]:
 
 
 def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
-    """Return how near each draw of a run was to other experts (R, T); None for a model without any."""
+    """Return the router gap of each draw of a run (R, T); None for a model without experts."""
     gaps = t.got_once(TOKEN_LOGITS, **runs.scoring_batch(t, run), dtype="float32", adapter=None).get("router_gaps")
     return None if gaps is None else np.asarray(gaps)
 
@@ -154,7 +154,7 @@ def _router_gaps(t: Trial, run: Mapping[str, Any]) -> Array | None:
     probes=_probe("batched"),
 )
 def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
-    """Every family: left padding corrupts recurrent state and shifts windows where nobody has taken care."""
+    """Compare every family, because left padding may corrupt recurrent state and shift windows."""
     yield from _equal(t, "batched")
 
 
@@ -170,7 +170,7 @@ def batched_equals_naive(t: Trial) -> Iterator[Evidence]:
     probes=_probe("prefix"),
 )
 def prefix_equals_naive(t: Trial) -> Iterator[Evidence]:
-    """Groups of 64 samples, of one at temperature 0: nothing is padded, every family's own caches are repeated."""
+    """Compare groups of samples without padding, for which each family's own caches are repeated."""
     yield from _equal(t, "prefix")
 
 
@@ -186,7 +186,7 @@ def prefix_equals_naive(t: Trial) -> Iterator[Evidence]:
     probes=_probe("compiled"),
 )
 def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
-    """Families with plain key-value caches; `unsupported` where MLX has no compiler at run time."""
+    """Compare families with plain key-value caches; `unsupported` if MLX has no compiler at run time."""
     yield from _equal(t, "compiled")
 
 
@@ -202,33 +202,35 @@ def compiled_equals_naive(t: Trial) -> Iterator[Evidence]:
     probes=_probe("cached"),
 )
 def cached_equals_naive(t: Trial) -> Iterator[Evidence]:
-    """A row at a time, so fewer draws than elsewhere; the loop and the caches are those of the other paths."""
+    """Compare one row at a time, with fewer draws than the other paths."""
     yield from _equal(t, "cached")
 
 
 def _prompts(t: Trial, round_: int) -> dict[str, Any]:
-    """Return other prompts for each round: a few long and very ragged ones first, then many short ones."""
+    """Return different prompts for each round: first a few long and ragged ones, then many short ones."""
     seed, count = int(t.inputs["seed"]) + round_, t.inputs["prompts"].spec["count"]
     if round_ == 0:
         return {"prompts": runs.prompts(seed, 6, "worded"), "samples": min(3, t.inputs["samples"])}
     return {"prompts": runs.prompts(seed, count)}
 
 
-def _preconditions(t: Trial, found: Comparison, draws: int) -> Iterator[Evidence]:
-    yield t.precondition("compared draws", found.draws, ">=", draws)
-    yield t.precondition("different prompt lengths", len(found.prompt_lengths), ">=", 3)
-    yield t.precondition("rows that end early", found.early, ">=", 4)
-    yield t.precondition("steps at which rows end", len(found.ends), ">=", 3)
-    yield t.precondition("rows that never end", found.unended, ">=", 1)
-    yield t.precondition("mean entropy of the naive path (nats)", found.mean_entropy, ">=", 1.0)
+def _preconditions(t: Trial, comparison: Comparison, draws: int) -> Iterator[Evidence]:
+    yield t.precondition("compared draws", comparison.draws, ">=", draws)
+    yield t.precondition("different prompt lengths", len(comparison.prompt_lengths), ">=", 3)
+    yield t.precondition("rows that end early", comparison.early, ">=", 4)
+    yield t.precondition("steps at which rows end", len(comparison.ends), ">=", 3)
+    yield t.precondition("rows that never end", comparison.unended, ">=", 1)
+    yield t.precondition("mean entropy of the naive path (nats)", comparison.mean_entropy, ">=", 1.0)
 
 
-def claims(t: Trial, found: Comparison) -> Iterator[Evidence]:
-    """State clauses 2, 6 and 10 of the definition for all that was compared."""
-    t.facts["allowed"] = found.allowed
-    yield t.number("draws that did not use their keyed uniform", found.wrong_uniforms, "<=", where=found.first)
-    yield t.number("largest |Δ log-softmax| between the paths", found.largest_error, "<=", where=found.first)
-    yield t.number("unexplained differences", found.unexplained, "<=", where=found.first)
-    explained = max(0, found.differences - found.unexplained)
-    where = f"λ = {found.expected:.3g} over {found.draws} draws"
+def claims(t: Trial, comparison: Comparison) -> Iterator[Evidence]:
+    """Yield the claims of clauses 2, 6 and 10 of the definition."""
+    t.facts["allowed"] = comparison.allowed
+    yield t.number(
+        "draws that did not use their keyed uniform", comparison.wrong_uniforms, "<=", where=comparison.first
+    )
+    yield t.number("largest |Δ log-softmax| between the paths", comparison.largest_error, "<=", where=comparison.first)
+    yield t.number("unexplained differences", comparison.unexplained, "<=", where=comparison.first)
+    explained = max(0, comparison.differences - comparison.unexplained)
+    where = f"λ = {comparison.expected:.3g} over {comparison.draws} draws"
     yield t.number("explained differences", explained, "<=", where=where)

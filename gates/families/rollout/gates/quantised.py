@@ -1,4 +1,4 @@
-"""How far may sampling with quantised keys and values be from the model, and is each token right for what was computed?"""
+"""Is sampling with quantised keys and values close to the model, and is each token right for its own logits?"""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def _limit(claim: str, t: Trial) -> float:
 
 
 def _make(rng: np.random.Generator, bits: int) -> dict[str, Any]:
-    made = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=8)
+    inputs = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=4, count=8)
     wide = {"seed": 11, "vocab": 272, "head_dim": 32, "heads": 2, "kv_heads": 1}  # 32 columns share a scale
-    return {**made, "model": Recipe("model", wide), "kv_bits": bits}
+    return {**inputs, "model": Recipe("model", wide), "kv_bits": bits}
 
 
 @gate(
@@ -70,7 +70,7 @@ def _make(rng: np.random.Generator, bits: int) -> dict[str, Any]:
     probes=(Probe("rollout", ("model_logprobs",), lambda inputs: inputs["kv_bits"] is not None),),
 )
 def quantised_within_ratio(t: Trial) -> Iterator[Evidence]:
-    """Score 96-token rows by the full forward; what the caches stored is then seen in every later token."""
+    """Score rows of 96 tokens by the full forward, so that later tokens show the effect of the stored caches."""
     yield from runs.calibrate(t)
     run = runs.rollout(t, "prefix", kv_bits=int(t.inputs["kv_bits"]), max_tokens=TOKENS)
     logits, tokens = np.asarray(run["logits"]), np.asarray(run["tokens"])
@@ -88,16 +88,16 @@ def quantised_within_ratio(t: Trial) -> Iterator[Evidence]:
     yield t.negative_control(
         "quantised: largest |log ratio|", float(np.abs(apart).max()), ">", t.facts["E"], "the bits act"
     )
-    found = {
+    statistics = {
         "p99 |log ratio|": float(np.quantile(np.abs(apart), 0.99)),
         "mean exp|log ratio| - 1": float(np.expm1(np.abs(apart)).mean()),
         "median |log ratio| of a sequence": float(np.median(np.abs(apart.sum(axis=1)))),
     }
-    for name, value in found.items():
+    for name, value in statistics.items():
         yield t.number(name, value, "<=")
 
 
 def _log_ratios(t: Trial, run: dict[str, Any]) -> Array:
-    """Return the full forward's log-prob minus the recorded one (R, T), of rows that have all their tokens."""
+    """Return the full forward's log-prob minus the recorded one (R, T), of rows of full length."""
     full = t.got(COMPLETION_LOGPROBS, **runs.scoring_batch(t, run), temperature=1.0, adapter=None, adapters_on=True)
     return np.asarray(full["logprobs"] - run["model_logprobs"])

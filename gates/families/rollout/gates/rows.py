@@ -1,4 +1,4 @@
-"""Do fast rollouts give the tokens of the slow one, alone and in a batch, and stop where a row ends?"""
+"""Do rows draw the same tokens alone and in a batch, and stop at their first EOS?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPICS = (
     updates,
     quantised,
     settings,
-)  # their gates are registered by importing them
+)  # imported to register their gates
 
 
 @gate(
@@ -44,22 +44,22 @@ TOPICS = (
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["rows"] is not None),),
 )
 def row_alone_equals_batch(t: Trial) -> Iterator[Evidence]:
-    """Take every third row of a batch and roll it out alone, with the same keys."""
+    """Roll out every third row of a batch alone, with the same keys."""
     yield from runs.calibrate(t)
-    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    comparison = Comparison(t.facts["E"], t.inputs["sampler"])
     eos = runs.choose_eos(t)
     batch = runs.rollout(t, "batched", eos_ids=eos)
     picked = np.arange(0, len(batch["rows"]), 3)
     for index in picked:
         part = {name: np.asarray(batch[name])[index : index + 1] for name in runs.PER_ROW}
         alone = runs.rollout(t, "batched", eos_ids=eos, rows=part["rows"])
-        found.add(part, alone, seed=t.inputs["seed"], round_=0)
+        comparison.add(part, alone, seed=t.inputs["seed"], round_=0)
     slow = runs.slow(t, eos_ids=eos, record_logits=False)
     yield t.precondition("rows rolled out alone", picked.size, ">=", 8)
     yield t.precondition("different prompt lengths", len({len(p) for p in slow["prompt_tokens"]}), ">=", 3)
     yield t.precondition("different tokens drawn", np.unique(slow["tokens"][picked]).size, ">=", 8)
     yield t.precondition("lengths of these rows", np.unique(slow["lengths"][picked]).size, ">=", 2)
-    yield from paths.claims(t, found)
+    yield from paths.claims(t, comparison)
 
 
 def _ends(rng: np.random.Generator, path: str) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def rows_end_at_first_eos(t: Trial) -> Iterator[Evidence]:
     ends = _first_ends(run, eos)
     lengths, tokens = np.asarray(run["lengths"]), np.asarray(run["tokens"])
     wrong = lengths != np.minimum(ends, runs.MAX_TOKENS)
-    at = int(np.argmax(wrong))
-    where = f"row {at}: length {lengths[at]}, first EOS ends it at {ends[at]}" if wrong.any() else ""
+    first = int(np.argmax(wrong))
+    where = f"row {first}: length {lengths[first]}, first EOS ends it at {ends[first]}" if wrong.any() else ""
     name = "rows whose length is not the place of their first EOS plus one"
     yield t.number(name, int(wrong.sum()), "<=", where=where)
     flags = np.asarray(run["ended"]) != (ends <= runs.MAX_TOKENS)
@@ -107,6 +107,6 @@ def rows_end_at_first_eos(t: Trial) -> Iterator[Evidence]:
 
 
 def _first_ends(run: Mapping[str, Any], eos: Array) -> Array:
-    """Return for each row the number of tokens up to its first EOS; more than the limit where there is none."""
+    """Return the number of tokens up to the first EOS of each row; more than the limit if there is none."""
     hits = np.isin(run["tokens"], eos)
     return np.asarray(np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, runs.MAX_TOKENS + 1))

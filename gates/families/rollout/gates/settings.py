@@ -23,13 +23,13 @@ SETTINGS: dict[str, Mapping[str, Any]] = {  # changes to a sampler at temperatur
     "xtc": {"xtc_probability": 1.0, "xtc_threshold": 0.02},
     "repetition_penalty": {"repetition_penalty": 4.0},
 }
-LEAST = 8  # rows whose first token the definition changes, of the 128 that are drawn
+LEAST = 8  # of 128 rows, those whose first token the definition must change
 SHARE = 0.5
 
 
 def _make(rng: np.random.Generator, path: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    made = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=16, count=8)
-    return {**made, "path": path, "changes": dict(changes)}
+    inputs = runs.case_inputs(rng, temperature=1.0, top_p=1.0, samples=16, count=8)
+    return {**inputs, "path": path, "changes": dict(changes)}
 
 
 @gate(
@@ -61,7 +61,7 @@ def _make(rng: np.random.Generator, path: str, changes: Mapping[str, Any]) -> di
     },
 )
 def settings_act(t: Trial) -> Iterator[Evidence]:
-    """Draw first tokens with the setting off, on, and off again; the definition says on which rows it must show."""
+    """Draw first tokens with the setting off, on, and off again; by the definition some rows must change."""
     x = t.inputs
     plain = _first(t, x["sampler"])
     rows = np.arange(len(plain["rows"]))
@@ -69,9 +69,9 @@ def settings_act(t: Trial) -> Iterator[Evidence]:
     choice = of_each_draw(sampler, plain, rows, np.zeros_like(rows), x["seed"], 0)
     left = sampling.filtered_logprobs(np.asarray(plain["logits"])[:, 0], **choice)
     keys = np.asarray(plain["rows"]).astype(np.int64)
-    wanted = sampling.draw(left, sampling.uniforms(x["seed"], 0, keys[:, 0], keys[:, 1], np.zeros_like(rows)))
+    want = sampling.draw(left, sampling.uniforms(x["seed"], 0, keys[:, 0], keys[:, 1], np.zeros_like(rows)))
     tokens = _tokens(plain)
-    must = wanted != tokens
+    must = want != tokens
     yield t.precondition("rows that the definition changes", int(must.sum()), ">=", LEAST)
     again = _tokens(_first(t, x["sampler"]))
     yield t.number("rows that change without a change of settings", int(np.sum(again != tokens)), "<=")

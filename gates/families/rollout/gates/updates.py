@@ -1,4 +1,4 @@
-"""Does a rollout after a weight update use the new weights, by every path?"""
+"""Does a rollout after a weight update use the new weights, on every path?"""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ AFTER = {"rank": 4, "scale": 2.0, "seed": 6, "b_std": 0.05}
 
 
 def _make(rng: np.random.Generator, path: str) -> dict[str, object]:
-    made = runs.case_inputs(rng, temperature=0.9, top_p=1.0, samples=4, count=8, style="worded")
-    return {**made, "path": path}
+    inputs = runs.case_inputs(rng, temperature=0.9, top_p=1.0, samples=4, count=8, style="worded")
+    return {**inputs, "path": path}
 
 
 @gate(
@@ -45,16 +45,16 @@ def _make(rng: np.random.Generator, path: str) -> dict[str, object]:
     probes=(Probe("rollout", ("logits",), lambda inputs: inputs["before"] is not None),),
 )
 def update_reaches_every_path(t: Trial) -> Iterator[Evidence]:
-    """Roll out twice in one process with an update between, and compare the second time with the naive path."""
+    """Roll out twice in one process with an update in between, and compare the second with the naive path."""
     yield from runs.calibrate(t, AFTER)
-    found = Comparison(t.facts["E"], t.inputs["sampler"])
+    comparison = Comparison(t.facts["E"], t.inputs["sampler"])
     old = runs.slow(t, adapter=BEFORE)
     slow = runs.slow(t, adapter=AFTER)
     fast = runs.rollout(t, t.inputs["path"], adapter=AFTER, before=BEFORE)
-    found.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow, AFTER))
+    comparison.add(slow, fast, seed=t.inputs["seed"], round_=0, noise=partial(runs.own_noise, t, slow, AFTER))
     yield t.precondition("share of rows that the update changes", _changed(old["tokens"], slow["tokens"]), ">=", 0.5)
-    yield t.precondition("compared draws", found.draws, ">=", 1 if found.unexplained else 200)
-    yield from paths.claims(t, found)
+    yield t.precondition("compared draws", comparison.draws, ">=", 1 if comparison.unexplained else 200)
+    yield from paths.claims(t, comparison)
 
 
 def _changed(old: Array, new: Array) -> float:

@@ -1,4 +1,4 @@
-"""Mutations that let rows run on after their end."""
+"""Mutations that let rows continue after their end."""
 
 from gates.families.hosts import in_trainer
 

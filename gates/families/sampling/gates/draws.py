@@ -1,4 +1,4 @@
-"""Is a drawn token that of its uniform?"""
+"""Is each drawn token the one of its uniform?"""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gates.registry import gate
 from reference.oracle import sampling as oracle
 
 ENDS = np.array([0.0, 2.0**-53, 0.5, 0.99, 0.9999, 0.99999, 0.999999, 1 - 2.0**-53])
-PLAIN = (  # filters and an order: of those that leave one token only a draw tells it
+PLAIN = (  # filters and order; only a draw tests filters that leave one token
     *product(("top-k", "top-p", "all"), oracle.ORDERS),
     *(("none", "hf"), ("top-k-one", "hf"), ("top-p-zero", "hf"), ("min-p-one", "hf")),
     *(("min-tokens-top-k", "hf"), ("xtc-special", "mlx-lm"), ("penalties", "mlx-lm")),
 )
-WIDE = (("none", "hf"), ("top-p", "mlx-lm"), ("all", "hf"), ("penalties", "mlx-lm"))  # once more, in float64
+WIDE = (("none", "hf"), ("top-p", "mlx-lm"), ("all", "hf"), ("penalties", "mlx-lm"))  # also in float64
 
 
 def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int, *, wide: bool) -> dict[str, Any]:
@@ -35,11 +35,11 @@ def _draw_inputs(rng: np.random.Generator, filters: str, order: str, size: int, 
 
 
 def admitted_tokens(filtered: Array, sums: Array | None, uniforms: Array, rows: Array) -> Array:
-    """Return (N, V) bool: the token of each uniform in its row, and its neighbours where rounding decides between them.
+    """Return (N, V) bool: the token of each uniform, and neighbours that rounding cannot exclude.
 
     Args:
         filtered: (B, V) log-probs of the definition.
-        sums: (B, V) limits of the running sums, or None: those of float64.
+        sums: (B, V) limits of the running sums; None for those of float64.
         uniforms: (N,) in [0, 1).
         rows: (N,) the row of each uniform.
     """
@@ -52,7 +52,7 @@ def admitted_tokens(filtered: Array, sums: Array | None, uniforms: Array, rows: 
 
 
 def _for_each(uniforms: Array, chosen: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs with a row for each uniform: the few rows that there are, again and again."""
+    """Return the inputs with one row for each uniform, repeating the rows cyclically."""
     rows = np.resize(np.arange(len(chosen["logits"])), uniforms.size)
     by_row = {"logits", "xtc_coin", "history", "generated"}
     return {name: value[rows] if name in by_row and value is not None else value for name, value in chosen.items()}
@@ -60,7 +60,7 @@ def _for_each(uniforms: Array, chosen: dict[str, Any]) -> dict[str, Any]:
 
 def _draw_tied(rng: np.random.Generator, **filters: Any) -> dict[str, Any]:
     logits = np.minimum(np.round(rng.normal(0.0, 2.0, (4, 600))), 7.0).astype(np.float32)
-    logits[:, 0], logits[:, 5:15] = -np.inf, 10.0  # ten tokens are the likeliest
+    logits[:, 0], logits[:, 5:15] = -np.inf, 10.0  # ten tokens share the maximum
     return {**cases.OFF, "order": "hf", **filters, "logits": logits, "uniforms": rng.random(48), "wide": False}
 
 
@@ -70,9 +70,8 @@ def _draw_cases() -> Iterator[Case]:
         conventions = {"order": order, **cases.least(filters)}
         quick = filters in {"all", "none"}
         yield Case(f"{filters}-{order}-float32", make, quick=quick, proof=True, conventions=conventions)
-    yield Case(
-        "tied-min-p-of-600-hf", partial(_draw_tied, min_p=1.0), quick=True, conventions={"order": "hf"}
-    )  # all tokens at the bound stay
+    # all tokens at the bound stay
+    yield Case("tied-min-p-of-600-hf", partial(_draw_tied, min_p=1.0), quick=True, conventions={"order": "hf"})
     yield Case(
         "tied-top-k-of-600-hf",
         partial(_draw_tied, top_k=40, ties="all"),
@@ -130,7 +129,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     probes=(Probe("sample_tokens", ("logprobs",)),),
 )
 def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
-    """Look up every uniform in the oracle's intervals, widened by the rounding of the running sums."""
+    """Look up every uniform in the oracle's intervals, widened by the rounding error of the running sums."""
     inputs = dict(t.inputs)
     uniforms, wide = inputs.pop("uniforms"), inputs.pop("wide")
     filtered = t.want(FILTERED_LOGPROBS, **inputs)
@@ -146,19 +145,19 @@ def draw_inverse_cdf(t: Trial) -> Iterator[Evidence]:
     yield t.number("tokens that are not their uniform's", int(wrong.sum()), "<=", where=first)
     if np.any(wrong):
         return
-    quantity, wanted = "log-prob error in 2u·S (float64)", filtered[at, tokens]
+    quantity, want = "log-prob error in 2u·S (float64)", filtered[at, tokens]
     if limits is None:
         scale = 2 * FLOAT64_U * cases.scale(inputs, filtered)[at, tokens]
-        yield t.within(quantity, got["logprobs"], wanted, scale=scale)
+        yield t.within(quantity, got["logprobs"], want, scale=scale)
     else:
-        yield from t.agrees(quantity, got["logprobs"], wanted, limits["logprobs"][rows, tokens])
+        yield from t.agrees(quantity, got["logprobs"], want, limits["logprobs"][rows, tokens])
 
 
 def _greedy_inputs(rng: np.random.Generator, order: str, kind: str, *, tied: bool) -> dict[str, Any]:
     logits = np.round(rng.normal(0.0, 1.0, (16, 300)), 1).astype(np.float32)
     top = logits.max(axis=1, keepdims=True)
     if tied:
-        logits[:, [250, 40, 120]] = top  # three or more tokens share the maximum
+        logits[:, [250, 40, 120]] = top  # at least three tokens share the maximum
     else:
         np.put_along_axis(logits, rng.integers(0, 300, (16, 1)), top + 0.5, axis=1)
     chosen = {**cases.OFF, "temperature": 0.0, "order": order, "logits": logits, "uniforms": rng.random(16)}
@@ -212,11 +211,11 @@ def _maxima(t: Draw) -> Iterator[Evidence]:
     requires=_maxima,
 )
 def temperature_zero_lowest_id(t: Trial) -> Iterator[Evidence]:
-    """Ask for the one maximum, and where several tokens share it for the first of them."""
+    """Require the token of the maximum, or the first of several."""
     inputs = dict(t.inputs)
     uniforms = inputs.pop("uniforms")
-    wanted = np.argmax(t.want(FILTERED_LOGPROBS, **inputs), axis=1)
+    want = np.argmax(t.want(FILTERED_LOGPROBS, **inputs), axis=1)
     got = t.got(SAMPLE_TOKENS, **inputs, uniforms=uniforms)
-    wrong = got["tokens"] != wanted if got["tokens"].shape == wanted.shape else np.ones(1)
+    wrong = got["tokens"] != want if got["tokens"].shape == want.shape else np.ones(1)
     yield t.number("tokens that are not the lowest id of the maximum", int(np.sum(wrong)), "<=")
-    yield t.within("largest |log-prob| of a certain token", got["logprobs"], np.zeros(wanted.shape))
+    yield t.within("largest |log-prob| of a certain token", got["logprobs"], np.zeros(want.shape))

@@ -17,12 +17,18 @@ from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
 from reference.oracle import sampling as oracle
 
-BOTH = (  # filters that the two orders place differently, or that leave other tokens in them
+BOTH = (  # filters whose result depends on the order
     *("temperature", "top-k", "top-p", "min-p", *cases.PAIRS, "xtc", "xtc-flat", "all"),
     *("min-tokens-top-k", "min-tokens-top-p", "min-tokens-min-p"),
 )
-SLOW = ("temperature", *cases.PAIRS, "xtc-flat", "min-tokens-top-k", "raised-top-p")  # in the second order
-ONE = {  # the others, with the order in which a library has them
+SLOW = (
+    "temperature",
+    *cases.PAIRS,
+    "xtc-flat",
+    "min-tokens-top-k",
+    "raised-top-p",
+)  # not in proofs of the second order
+ONE = {  # the other filters, with the order of a library that has them
     "none": "hf",
     "peaked": "hf",
     "top-k-beyond": "hf",
@@ -38,8 +44,8 @@ DOUBLE = (("top-p", "hf"), ("top-p", "mlx-lm"), ("all", "hf"), ("all", "mlx-lm")
 
 
 def _make(rng: np.random.Generator, arithmetic: str, filters: str, order: str, dtype: str, size: int) -> dict[str, Any]:
-    made = cases.inputs(rng, filters, order, dtype, size)
-    return {**made, "arithmetic": arithmetic, "layouts": filters == "layouts"}
+    inputs = cases.inputs(rng, filters, order, dtype, size)
+    return {**inputs, "arithmetic": arithmetic, "layouts": filters == "layouts"}
 
 
 def _gap(rng: np.random.Generator, order: str) -> dict[str, Any]:
@@ -60,7 +66,7 @@ def _cases() -> Iterator[Case]:
     yield from (_case(filters, order, "float64", wide=True) for filters, order in DOUBLE)
     yield from (_case(filters, order, "float32", "robustness") for filters, order in (*HOSTILE, ("layouts", "hf")))
     yield _case("raised", "hf", "float64", "robustness", wide=True)
-    yield _case("found-two-tokens", "hf", "float32")  # the last but one is never counted in top-p's mass
+    yield _case("found-two-tokens", "hf", "float32")  # caught a top-p that never counts the last token but one
     for order in oracle.ORDERS:
         yield Case(f"top-p-gap-{order}-{cases.LARGE}", partial(_gap, order=order), conventions={"order": order})
     for filters, order, size in (
@@ -80,7 +86,7 @@ def _cases() -> Iterator[Case]:
 
 
 def _decided(t: Draw, inputs: dict[str, Any], kept: Array, arithmetic: str) -> Iterator[Evidence]:
-    """Yield that no token's fate hangs on a rounding."""
+    """Require that rounding decides no token."""
     if arithmetic == "of the data":
         yield cases.undecided(t, FILTERED_LOGPROBS, inputs)
     elif arithmetic == "float64":
@@ -98,8 +104,8 @@ def _decided(t: Draw, inputs: dict[str, Any], kept: Array, arithmetic: str) -> I
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     arithmetic, _ = inputs.pop("arithmetic"), inputs.pop("layouts")
-    wanted = t.want(FILTERED_LOGPROBS, **inputs)
-    kept = wanted > -np.inf
+    want = t.want(FILTERED_LOGPROBS, **inputs)
+    kept = want > -np.inf
     unique = min(np.unique(row).size for row in inputs["logits"])
     yield t.precondition("distinct logits in a row", unique, ">=", inputs["logits"].shape[1])
     yield from _decided(t, inputs, kept, arithmetic)
@@ -109,11 +115,11 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
         yield t.precondition("tokens that the filters remove", int(np.sum(~kept)), ">=", 1)
         yield from _each_decides(t, inputs, kept)
     elif any(inputs[k] != cases.OFF[k] for k in ("temperature", "repetition_penalty")):
-        yield t.precondition("largest change of a log-prob", np.max(np.abs(wanted - plain)), ">=", 0.1)
+        yield t.precondition("largest change of a log-prob", np.max(np.abs(want - plain)), ">=", 0.1)
     for name in sorted(inputs.keys() & cases.ABSENT.keys()):
         without = t.want(FILTERED_LOGPROBS, **{**inputs, name: cases.ABSENT[name]})
         acts = name != "min_tokens_to_keep" or inputs["order"] == "hf" or inputs["min_p"] > 0
-        yield t.precondition(f"log-probs that {name} changes", int(np.sum(without != wanted)), ">=", int(acts))
+        yield t.precondition(f"log-probs that {name} changes", int(np.sum(without != want)), ">=", int(acts))
     if inputs["xtc_coin"] is not None:
         without = t.want(FILTERED_LOGPROBS, **{**inputs, "xtc_probability": 0.0, "xtc_coin": None}) > -np.inf
         differs = np.any(without != kept, axis=1)
@@ -122,7 +128,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
 
 
 def _each_decides(t: Draw, inputs: dict[str, Any], kept: Array) -> Iterator[Evidence]:
-    """Where two filters act together, either one is seen: without it other tokens are kept."""
+    """Require of two active filters that each affects the kept tokens."""
     active = [name for name in ("top_k", "top_p", "min_p") if inputs[name] != cases.OFF[name]]
     if len(active) != 2:
         return
@@ -146,56 +152,56 @@ def _each_decides(t: Draw, inputs: dict[str, Any], kept: Array) -> Iterator[Evid
     probes=(Probe("filtered_logprobs", ("logprobs",)),),
 )
 def filters_keep_the_right_tokens(t: Trial) -> Iterator[Evidence]:
-    """Compare the kept sets exactly on tie-free rows, and the log-probs in textbook limits.
+    """Compare the kept sets exactly on rows without ties, and the log-probs in textbook limits.
 
-    Float64 logits, and a subject that declares float64 arithmetic, are also asked for full precision.
+    With float64 logits or declared float64 arithmetic full precision is claimed too.
     """
     inputs = dict(t.inputs)
     arithmetic, layouts_too = inputs.pop("arithmetic"), inputs.pop("layouts")
-    wanted = t.want(FILTERED_LOGPROBS, **inputs)
-    limits = _limits(t, inputs, wanted, arithmetic)
+    want = t.want(FILTERED_LOGPROBS, **inputs)
+    limits = _limits(t, inputs, want, arithmetic)
     wide = arithmetic == "float64" or inputs["logits"].dtype == np.float64
-    scale = 2 * FLOAT64_U * cases.scale(inputs, wanted) if wide else None
+    scale = 2 * FLOAT64_U * cases.scale(inputs, want) if wide else None
     got = t.got(FILTERED_LOGPROBS, **inputs)["logprobs"]
-    yield from _compare(t, got, wanted, limits, scale, "")
+    yield from _compare(t, got, want, limits, scale, "")
     if layouts_too:
-        for where, other in layouts.values(t, FILTERED_LOGPROBS, inputs, ("logits",)):
-            yield from _compare(t, other["logprobs"], wanted, limits, scale, where)
+        for where, outputs in layouts.values(t, FILTERED_LOGPROBS, inputs, ("logits",)):
+            yield from _compare(t, outputs["logprobs"], want, limits, scale, where)
 
 
-def _limits(t: Trial, inputs: dict[str, Any], wanted: Array, arithmetic: str) -> Array | None:
-    """Return textbook limits (B, V); of long rows those of the tokens that stay, or none."""
+def _limits(t: Trial, inputs: dict[str, Any], want: Array, arithmetic: str) -> Array | None:
+    """Return textbook limits (B, V); for long rows those of the kept tokens, or None."""
     if arithmetic == "of the data":
         return t.textbook(FILTERED_LOGPROBS, **inputs)["logprobs"]
     if arithmetic == "float64":
         return None
-    limits = np.zeros(wanted.shape)
+    limits = np.zeros(want.shape)
     for index, logits in enumerate(inputs["logits"]):
-        kept = wanted[index] > -np.inf
+        kept = want[index] > -np.inf
         few = {**cases.OFF, "order": inputs["order"], "logits": logits[None, kept]}
         limits[index, kept] = t.textbook(FILTERED_LOGPROBS, **few)["logprobs"][0]
     return limits
 
 
 def _compare(
-    t: Trial, got: Array, wanted: Array, limits: Array | None, scale: Array | None, where: str
+    t: Trial, got: Array, want: Array, limits: Array | None, scale: Array | None, where: str
 ) -> Iterator[Evidence]:
-    wrong = (got > -np.inf) != (wanted > -np.inf) if got.shape == wanted.shape else np.ones(1)
+    wrong = (got > -np.inf) != (want > -np.inf) if got.shape == want.shape else np.ones(1)
     yield t.number("tokens wrongly kept or removed", int(wrong.sum()), "<=", where=where)
     if np.any(wrong):
         return
-    kept, quantity = wanted > -np.inf, "log-prob error in 2u·S (float64)"
+    kept, quantity = want > -np.inf, "log-prob error in 2u·S (float64)"
     if limits is not None:
         unit = None if scale is None else scale[kept]
-        yield from t.agrees(quantity, got[kept], wanted[kept], limits[kept], scale=unit, where=where)
+        yield from t.agrees(quantity, got[kept], want[kept], limits[kept], scale=unit, where=where)
     elif scale is not None:
-        yield t.within(quantity, got[kept], wanted[kept], scale=scale[kept], where=where)
+        yield t.within(quantity, got[kept], want[kept], scale=scale[kept], where=where)
 
 
 def _tied_cases() -> Iterator[Case]:
     for filters, order, ties in product(cases.TIED, oracle.ORDERS, ("any", *oracle.TIES)):
         if (filters == "both" and order == "mlx-lm") or (ties == "any" and filters not in {"top-k", "top-p"}):
-            continue  # top-k after top-p keeps what it keeps alone; without a promise top-p has another whole
+            continue  # after top-p, top-k acts as if alone; an unknown choice of ties changes the mass of top-p
         make = partial(cases.tied, filters=filters, order=order, ties=ties)
         least = {name: value for name, value in cases.TIED[filters].items() if name in cases.ABSENT}
         promise: dict[str, Any] = {} if ties == "any" else {"declared": {"ties": ties}, "level": "rule"}
@@ -209,7 +215,7 @@ def _kept(t: Draw, ties: str) -> Array:
 
 
 def _kept_and_tied(t: Draw) -> tuple[Array, Array]:
-    """Return which tokens the promise of the case keeps, and which lie at the threshold, both (B, V)."""
+    """Return the tokens kept by the promised rule, and the tokens at the threshold, both (B, V)."""
     exact, logits = _kept(t, t.inputs.get("ties", "lower-id")), t.inputs["logits"]
     return exact, logits == np.min(np.where(exact, logits, np.inf), axis=1, keepdims=True)
 
@@ -246,7 +252,7 @@ def _many_tied(t: Draw) -> Iterator[Evidence]:
     requires=_many_tied,
 )
 def filters_ties(t: Trial) -> Iterator[Evidence]:
-    """Hold the kept set between the strict and the inclusive one, and to the exact one where that is promised."""
+    """Require a kept set between the strict and the inclusive one, or exactly the promised one."""
     promised = t.inputs.get("ties")
     exact, tied = _kept_and_tied(t)
     got = t.got(FILTERED_LOGPROBS, **t.inputs)["logprobs"] > -np.inf

@@ -1,4 +1,4 @@
-"""Are the scores that a loss is made of those of the model's own logits, in every family?"""
+"""Are the scores that enter a loss those of the model's own logits, in every family?"""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _make(
 
 
 def _case(name: str, *, quick: bool = False, proof: bool = False, model: str = "", **changes: Any) -> Case:
-    """Return a case that several gates share, with the rows that the naive path draws in it."""
+    """Return a case whose naive rollout several gates share."""
     make = partial(_make, **changes)
     return Case(f"{name}-scored", make, quick=quick, proof=proof, model=model or name, sample=f"scoring/{name}")
 
@@ -48,7 +48,7 @@ CASES = (
 
 
 def _scored(t: Trial) -> Iterator[Evidence]:
-    """Yield the preconditions, and keep the batch and the logits that drew its tokens in the trial's facts."""
+    """Yield the preconditions, and keep the rollout with its logits in the trial's facts."""
     yield from runs.calibrate(t, t.inputs["adapter"])
     run = runs.slow(t, adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
@@ -64,12 +64,12 @@ def _batch(t: Trial) -> Mapping[str, Any]:
 
 
 def _table(t: Trial, values: Array) -> Array:
-    """Return values (R, T) with 0 where no token is scored, as subjects return them."""
+    """Return values (R, T) with 0 outside scored tokens, as subjects return them."""
     return np.where(t.facts["inside"], values, 0.0)
 
 
 def _comparable(t: Trial, values: Array) -> Array:
-    """Return values (R, T) with 0 where a batch of another shape may have chosen other experts."""
+    """Return values (R, T) with 0 where another batch shape may choose other experts."""
     return np.where(t.facts["rerouted"], 0.0, values)
 
 
@@ -85,7 +85,7 @@ def _comparable(t: Trial, values: Array) -> Array:
     probes=(Probe("completion_logprobs", ("logprobs",)),),
 )
 def log_probs_match_logits(t: Trial) -> Iterator[Evidence]:
-    """Draw with a full forward for every token, then score all rows at once at another temperature."""
+    """Draw with one full forward per token, then score all rows at once at another temperature."""
     yield from _scored(t)
     run = t.facts["run"]
     ids = np.maximum(run["tokens"], 0)
@@ -125,7 +125,7 @@ UPCAST = (
     "number as it stands, so what follows it owes no more than for float32 logits"
 )
 UPCAST_ENTROPY = "k·2u·S, k = 4, u of float32, S = max(1, H), as for float32 logits"
-EXACT = 0.75  # a temperature that every dtype holds
+EXACT = 0.75  # a temperature that is exact in every dtype
 
 
 def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _half(rng: np.random.Generator, dtype: str, temperature: float) -> dict[str,
 
 
 def _half_of(logits: Array) -> str:
-    """Return the half precision that holds all logits of the model of `--model`."""
+    """Return the half-precision dtype that holds all logits of the model of `--model`."""
     for dtype in ("bfloat16", "float16"):
         if np.array_equal(arrays.in_dtype(logits, dtype), logits):
             return dtype
@@ -172,7 +172,7 @@ def _half_of(logits: Array) -> str:
     probes=(Probe("completion_logprobs", ("logprobs",)), Probe("completion_entropies", ("entropies",))),
 )
 def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
-    """Work both out in float64 from the logits that the model gave in its own dtype, adapters on."""
+    """Compute both in float64 from the logits in the model's own dtype, adapters on."""
     x = t.inputs
     dtype, temperature, tokens = x["dtype"], x["temperature"], x["tokens"]
     inside = np.arange(tokens.shape[1]) < x["lengths"][:, None]
@@ -197,6 +197,8 @@ def half_logits_upcast(t: Trial) -> Iterator[Evidence]:
     limits = t.textbook(WITH_ENTROPY, logits=logits, ids=ids, temperature=temperature)
     yield from t.agrees("log-prob error in 2u·S", got[inside], want, limits["logprobs"] + half * scale, scale=scale)
     entropy = logprobs.entropy(logits, temperature=temperature)
-    found = np.asarray(t.got(COMPLETION_ENTROPIES, **batch, temperature=temperature)["entropies"])
+    entropies = np.asarray(t.got(COMPLETION_ENTROPIES, **batch, temperature=temperature)["entropies"])
     scale = 2 * UNIT["float32"] * np.maximum(1.0, entropy)
-    yield from t.agrees("entropy error in 2u·S", found[inside], entropy, limits["entropy"] + half * scale, scale=scale)
+    yield from t.agrees(
+        "entropy error in 2u·S", entropies[inside], entropy, limits["entropy"] + half * scale, scale=scale
+    )

@@ -1,4 +1,4 @@
-"""Is a row scored alone what it is in a batch?"""
+"""Does a row have the same scores alone and in a batch?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gates.registry import gate
                 sample=runs.SAMPLE,
             )
             for family in runs.FAMILIES
-            if family != "qwen3_moe"  # in another batch it may rightly choose other experts
+            if family != "qwen3_moe"  # in another batch it may legitimately choose other experts
         ),
     ),
     bounds={
@@ -47,7 +47,7 @@ from gates.registry import gate
     probes=(Probe("completion_logprobs", ("logprobs",), lambda inputs: len(inputs["tokens"]) == 1),),
 )
 def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
-    """Score a ragged batch, the same rows backwards, and every fifth row alone; another prompt must matter."""
+    """Score a ragged batch, the same rows reversed, and every fifth row alone; another prompt must matter."""
     yield from runs.calibrate(t)
     run = runs.slow(t, eos_ids=runs.choose_eos(t), record_logits=False)
     batch = {**runs.scoring_batch(t, run), "adapter": None, "adapters_on": True, "temperature": 1.0}
@@ -58,8 +58,8 @@ def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     inside = np.arange(whole.shape[1]) < lengths[:, None]
     yield t.precondition("mean |log-prob|", float(np.abs(whole[inside]).mean()), ">=", 0.3)
 
-    def score(rows: list[int], own: list[Any]) -> Any:
-        part = {"prompt_tokens": own, "tokens": np.asarray(run["tokens"])[rows], "lengths": lengths[rows]}
+    def score(rows: list[int], row_prompts: list[Any]) -> Any:
+        part = {"prompt_tokens": row_prompts, "tokens": np.asarray(run["tokens"])[rows], "lengths": lengths[rows]}
         return t.got(COMPLETION_LOGPROBS, **{**batch, **part})["logprobs"]
 
     backwards = list(range(len(lengths)))[::-1]
@@ -68,7 +68,7 @@ def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     for row in range(0, len(lengths), 5):
         quantity = "|Δ log-prob| of a row alone and in the batch"
         yield t.within(quantity, score([row], [prompts[row]])[0], whole[row], where=f"row {row}")
-    longest = int(np.argmax(lengths))  # the effect of a prompt may not show in a token or two
+    longest = int(np.argmax(lengths))  # the effect of a prompt may be invisible in one or two tokens
     foreign = next(p for p in prompts if len(p) != len(prompts[longest]))
     moved = float(np.abs(score([longest], [foreign])[0] - whole[longest]).max())
     yield t.negative_control(

@@ -1,4 +1,4 @@
-"""Does a step train the adapters and nothing else, and is the reference pass really the base model?"""
+"""Does a step train only the adapters, and is the reference pass the base model?"""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ FAMILIES = (
 
 
 def _batch(t: Trial) -> dict[str, Any]:
-    run = runs.rollout(t, "naive", record_logits=False)  # the path that every family has
+    run = runs.rollout(t, "naive", record_logits=False)  # the only path of every family
     return {**runs.scoring_batch(t, run), "temperature": 1.0}
 
 
@@ -119,8 +119,10 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
     changed, trainable = list(step["changed"]), list(step["trainable"])
     others = [name for name in changed if not name.endswith(ADAPTER_LEAVES)]
     yield t.number("parameters changed that are no adapter", len(others), "<=", where=", ".join(others[:3]))
-    strangers = [name for name in trainable if not name.endswith(ADAPTER_LEAVES)]
-    yield t.number("trainable parameters that are no adapter", len(strangers), "<=", where=", ".join(strangers[:3]))
+    not_adapters = [name for name in trainable if not name.endswith(ADAPTER_LEAVES)]
+    yield t.number(
+        "trainable parameters that are no adapter", len(not_adapters), "<=", where=", ".join(not_adapters[:3])
+    )
     still = sorted({name for name in trainable if name.endswith(ADAPTER_LEAVES)} - set(changed))
     yield t.number("adapter parameters that stay as they were", len(still), "<=", where=", ".join(still[:3]))
     yield from _whole(t, trainable)
@@ -132,7 +134,7 @@ def only_adapters_train(t: Trial) -> Iterator[Evidence]:
 
 
 def _whole(t: Trial, trainable: list[str]) -> Iterator[Evidence]:
-    """Compare the trainable names with the kinds of projection that the case's tiny model has; a `--model` has others."""
+    """Compare the trainable names with the projections of the case's tiny model; a model of `--model` has others."""
     own = {name.rpartition(".")[0] for name in trainable if name.endswith("lora_a")}
     if "path" not in t.inputs["model"].spec:
         lost = [part for part in t.inputs["parts"] if not any(name.endswith(part) for name in own)]
@@ -204,7 +206,7 @@ def _long(rng: np.random.Generator, family: str, bits: int) -> dict[str, Any]:
     probes=(Probe("train_step", ("gradient_norm",), lambda inputs: bool(inputs.get("checkpointing"))),),
 )
 def checkpointing_same_step(t: Trial) -> Iterator[Evidence]:
-    """Take the same step twice from the same adapter, and compare gradients, changes and peaks of memory."""
+    """Take the same step with and without checkpointing; compare gradients, changed parameters and peak memory."""
     names = ("model", "tokens", "lengths", "adapter", "rewards")
     inputs = {name: t.inputs[name] for name in names}
     inputs |= {

@@ -1,4 +1,4 @@
-"""Does every key of a training configuration reach the run, do runs stay free of spikes, and agree with their sampler?"""
+"""Does every key of a training configuration act, are runs free of spikes, and do they agree with their sampler?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Tables = Mapping[str, Mapping[str, Any]]
 STEPS = 3
 OTHER: dict[str, Any] = {"steps": STEPS, "iterations": 2}  # two passes over each rollout, so that ratios leave 1
 CLIP = {"epsilon_low": 0.01, "epsilon_high": 0.01}
-KEYS: dict[str, tuple[Tables, Tables]] = {  # a key's name: what both runs have, and what the second has besides
+KEYS: dict[str, tuple[Tables, Tables]] = {  # key: tables of both runs, and changes of the second
     "adapter.rank": ({}, {"adapter": {"rank": 2}}),
     "adapter.scale": ({}, {"adapter": {"scale": 1.0}}),
     "adapter.seed": ({}, {"adapter": {"seed": 5}}),
@@ -74,12 +74,12 @@ def _merged(tables: Tables, changes: Tables) -> dict[str, Any]:
 
 
 def _make(rng: np.random.Generator, common: Tables, changes: Tables) -> dict[str, Any]:
-    made = training._make(rng, tables={"loop": OTHER})
-    return {"model": made["model"], "tables": _merged(made["tables"], common), "changes": changes}
+    base = training._make(rng, tables={"loop": OTHER})
+    return {"model": base["model"], "tables": _merged(base["tables"], common), "changes": changes}
 
 
 def _of_this_model(changes: Tables, run: Mapping[str, Any]) -> Tables:
-    """Name one kind of layer that had an adapter in the run, instead of the `q_proj` that only some families have."""
+    """Replace the target `q_proj`, which some families lack, by a kind of layer that had an adapter in the run."""
     if "targets" not in changes.get("adapter", {}) or "targets" not in run:
         return changes
     kinds = sorted(run["targets"])
@@ -93,7 +93,7 @@ def _run(t: Trial, name: str, tables: Tables) -> dict[str, Any]:
 
 
 def _run_once(t: Trial, name: str, tables: Tables) -> dict[str, Any]:
-    """Return a run that may be the one of this name, and of the same tables, in another case."""
+    """Return a run that other cases share if they use this name with the same tables."""
     return t.got_once(TRAIN_RUN, instead={"folder": name}, **_inputs(t, name, tables))
 
 
@@ -121,7 +121,7 @@ def _series(run: Mapping[str, Any], name: str) -> Array:
             quick=name == QUICK,
             proof=name in PROOF,
             limit_s=180,
-            sample="trainer.configuration",  # the same data: what has no change is the same run in most cases
+            sample="trainer.configuration",  # the same data, so that most cases share the run without a change
         )
         for name, (common, changes) in KEYS.items()
     ),
@@ -132,24 +132,22 @@ def _series(run: Mapping[str, Any], name: str) -> Array:
     },
 )
 def configuration_applies(t: Trial) -> Iterator[Evidence]:
-    """Train with and without the change; the same configuration, and one that writes more, give the same adapters."""
+    """Train with and without the change; a repetition, and a run that writes more files, must give the same adapters."""
     tables = t.inputs["tables"]
     first = _run_once(t, "first", tables)
     changes = _of_this_model(t.inputs["changes"], first)
     norms = _series(first, "gradient_norm")
     yield t.precondition("steps with a gradient", int(np.sum(norms > 0)), ">=", 2, "an idle run hides every key")
-    other = _run(t, "other", _merged(tables, changes))
-    yield t.number("keys that change nothing", int(first["digest"] == other["digest"]), "<=", where=str(changes))
+    changed = _run(t, "other", _merged(tables, changes))
+    yield t.number("keys that change nothing", int(first["digest"] == changed["digest"]), "<=", where=str(changes))
     again, wordy = _run_once(t, "again", tables), _run_once(t, "wordy", _merged(tables, INERT))
     yield t.number("digests that a second run of the same changes", int(first["digest"] != again["digest"]), "<=")
     yield t.number("digests that files for people change", int(first["digest"] != wordy["digest"]), "<=")
 
 
 LENGTH = 24
-WARMUP = (
-    4  # steps: Adam's first one moves every weight by the whole rate, and without a warm-up its KL is an honest spike
-)
-SPIKE = 8.1  # of LENGTH normal values; tests/gates/families/test_checks_laws.py simulates it
+WARMUP = 4  # steps; without it Adam's first step, which moves every weight by the full rate, is an honest spike
+SPIKE = 8.1  # for LENGTH normal values; tests/gates/families/test_checks_laws.py simulates it
 SPIKE_BECAUSE = (
     "robust z = (x − median) / (1.4826·MAD) of the logarithm, over a run; were the logarithms of these means over 32 "
     "completions normal, the largest of 24 would pass 8.1 in one run of 10⁴, and it grows by the logarithm of a spike"
@@ -169,8 +167,8 @@ def _steady(rng: np.random.Generator, **algorithm: Any) -> dict[str, Any]:
         "optimizer": {"learning_rate": 2e-3, "max_gradient_norm": None, "schedule": "constant", "warmup_steps": WARMUP},
         "algorithm": algorithm,
     }
-    made = training._make(rng)
-    return {"model": made["model"], "tables": _merged(made["tables"], tables)}
+    base = training._make(rng)
+    return {"model": base["model"], "tables": _merged(base["tables"], tables)}
 
 
 @gate(
@@ -192,7 +190,7 @@ def _steady(rng: np.random.Generator, **algorithm: Any) -> dict[str, Any]:
     },
 )
 def no_spikes(t: Trial) -> Iterator[Evidence]:
-    """Take the robust z of the logarithms of the norms and of k3 against the policy that sampled, over the run.
+    """Bound the robust z-scores of the logarithms of gradient norms and of k3 to the sampling policy, over a run.
 
     Raises:
         UnsupportedError: the model is not the tiny one.
@@ -214,12 +212,9 @@ def no_spikes(t: Trial) -> Iterator[Evidence]:
 
 
 def robust_z(values: Array) -> Array:
-    """Return (x − median) / (1.4826·MAD): standard deviations where the values are normal, whatever a few of them are."""
+    """Return (x − median) / (1.4826·MAD): standard deviations for normal values, robust to outliers."""
     off = values - np.median(values)
     return np.asarray(off / max(1.4826 * float(np.median(np.abs(off))), float(np.finfo(np.float64).tiny)))
-
-
-runs.ADAPTER = {"rank": 4, "scale": 2.0, "seed": 3, "b_std": 0.1}  # farther from the base than two steps of training
 
 
 def _tempered(rng: np.random.Generator, temperature: float, path: str) -> dict[str, Any]:
@@ -262,7 +257,7 @@ def _tempered(rng: np.random.Generator, temperature: float, path: str) -> dict[s
     },
 )
 def scores_at_the_temperature(t: Trial) -> Iterator[Evidence]:
-    """Read the run's own distance of policy and sampler; a scoring temperature of 1 must move it."""
+    """Read the run's own distance of policy and sampler; a scoring temperature of 1 must change it."""
     yield from runs.calibrate(t, runs.ADAPTER)
     tables = t.inputs["tables"]
     run = _run(t, "run", tables)
@@ -270,8 +265,8 @@ def scores_at_the_temperature(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("mean entropy of the sampled tokens", float(_series(run, "entropy_sampled").min()), ">=", 0.5)
     largest = float(np.max(_series(run, "sampler_max_abs")))
     yield t.number("largest |Δ log-prob| of sampler and scorer", largest, "<=")
-    other = _run(t, "other", _merged(tables, {"algorithm": {"scoring_temperature": 1.0}}))
-    moved = float(np.min(_series(other, "sampler_max_abs")))
+    untempered = _run(t, "other", _merged(tables, {"algorithm": {"scoring_temperature": 1.0}}))
+    moved = float(np.min(_series(untempered, "sampler_max_abs")))
     yield t.negative_control(
         "the same with tokens scored at 1", moved, ">=", 0.2, "a distance that never moves proves nothing"
     )

@@ -1,4 +1,4 @@
-"""Is dropout of an adapter's input what LoRA's users mean by it, and does it act in updates alone?"""
+"""Is dropout of an adapter's input that of its definition, and does it act only in updates?"""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
 ROWS, INPUTS, RANK, OUTPUTS = 64, 96, 8, 24
-SIGMAS = 6.5  # of a binomial share: passed once in 10¹⁰ shares
-ROUNDINGS = (INPUTS + RANK + OUTPUTS) / 2  # in units of 2u: one for each term of the longest chain of sums
+SIGMAS = 6.5  # standard deviations of a binomial share, exceeded once in 10¹⁰
+ROUNDINGS = (INPUTS + RANK + OUTPUTS) / 2  # in units of 2u: one rounding for each term of the longest chain of sums
 SHARE_BECAUSE = f"{SIGMAS} standard deviations of a binomial share of {ROWS * INPUTS} elements: one in 10¹⁰"
 
 
@@ -65,19 +65,19 @@ def _make(rng: np.random.Generator, p: float) -> dict[str, Any]:
     probes=(Probe("lora_linear", ("y",)),),
 )
 def lora_dropout_matches_definition(t: Trial) -> Iterator[Evidence]:
-    """Compare the output with the definition under the mask that was drawn, and the masks of several draws."""
+    """Compare the output with the definition for the drawn mask, and compare the masks of several draws."""
     x = dict(t.inputs)
     p = float(x["p"])
     first, again, other, plain = (
         t.got(LORA_LINEAR, **x, draw=draw) for draw in ([7, 1, 0], [7, 1, 0], [7, 2, 0], None)
     )
     layer = {name: x[name] for name in ("weight", "a", "b", "scale")}
-    masks = [np.asarray(found["kept"]) > 0 for found in (first, again, other, plain)]
-    for found, kept, probability in ((first, masks[0], p), (plain, masks[3], 0.0)):
+    masks = [np.asarray(outputs["kept"]) > 0 for outputs in (first, again, other, plain)]
+    for outputs, kept, probability in ((first, masks[0], p), (plain, masks[3], 0.0)):
         masked = {"x": x["x"], **layer, "kept": kept, "p": probability}
-        wanted, limits = t.want(LORA_LINEAR, **masked), t.textbook(LORA_LINEAR, **masked)["y"]
-        scale = 2 * FLOAT32_U * wanted.scale
-        yield from t.agrees("output error in 2u·S", found["y"], wanted.y, limits, scale=scale)
+        want, limits = t.want(LORA_LINEAR, **masked), t.textbook(LORA_LINEAR, **masked)["y"]
+        scale = 2 * FLOAT32_U * want.scale
+        yield from t.agrees("output error in 2u·S", outputs["y"], want.y, limits, scale=scale)
     dropped = float(np.mean(~masks[0]))
     yield t.number("distance of the dropped share from p", abs(dropped - p), "<=", where=f"{dropped:.4f}")
     changed = float(np.mean(masks[0] != masks[2]))
@@ -92,7 +92,7 @@ def _deviation(share: float) -> float:
 
 
 TABLES: Mapping[str, Mapping[str, Any]] = {
-    "adapter": {"b_std": 0.2, "dropout": 0.5},  # B is 0 in a fresh adapter: nothing would show what was dropped
+    "adapter": {"b_std": 0.2, "dropout": 0.5},  # with B = 0, as in a fresh adapter, dropout has no effect
     "algorithm": {"settings": {"beta": 0.1}},
     "loop": {"iterations": 2, "steps": 1, "micro_batch_rows": 5},
 }
@@ -116,7 +116,7 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     },
 )
 def dropout_acts_in_updates_only(t: Trial) -> Iterator[Evidence]:
-    """Take the first step with and without dropout; the policy's own log-probs in the update must move."""
+    """Take the first step with and without dropout; only the policy's log-probs in the update must change."""
     tables = t.inputs["tables"]
     share = tables["adapter"]["dropout"]
     plain, first, again = (

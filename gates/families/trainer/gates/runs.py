@@ -1,4 +1,4 @@
-"""Whole training runs: killed and resumed, trained on what was sampled, and clipped against the policy that sampled."""
+"""Are whole training runs resumed bit by bit, trained on the sampled ids, and clipped against the sampling policy?"""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ DROPOUT: dict[str, dict[str, Any]] = {
     },
 )
 def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
-    """Compare a whole run with one killed between two checkpoints; the control is another seed."""
+    """Compare a run with one killed between two checkpoints and resumed; the control is another seed."""
     whole = _run(t, "whole")
     killed = t.call(TRAIN_RUN, **_inputs(t, "cut"), resume=False, kill_at_step=KILLED_AT)
     yield t.precondition("runs that were killed", float(killed.kind == "crashed"), "==", 1)
@@ -90,10 +90,10 @@ def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
     differs = int(resumed["digest"] != whole["digest"])
     yield t.number("digests of the adapters that differ", differs, "<=", where=resumed["digest"][:12])
     pairs = list(zip(whole["metrics"].splitlines(), resumed["metrics"].splitlines(), strict=False))
-    other = [n for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]]
+    differing = [n for n, pair in enumerate(pairs, 1) if pair[0] != pair[1]]
     missing = abs(len(whole["metrics"].splitlines()) - len(resumed["metrics"].splitlines()))
-    where = f"step {other[0]}" if other else ""
-    yield t.number("lines of the metrics that differ", len(other) + missing, "<=", where=where)
+    where = f"step {differing[0]}" if differing else ""
+    yield t.number("lines of the metrics that differ", len(differing) + missing, "<=", where=where)
     tables = _with(t.inputs["tables"], "rollout", seed=t.inputs["tables"]["rollout"]["seed"] + 1)
     moved = float(_run(t, "other", tables=tables)["digest"] != whole["digest"])
     yield t.negative_control(
@@ -112,10 +112,10 @@ def resume_is_bit_exact(t: Trial) -> Iterator[Evidence]:
     bounds={"tokens that differ": Bound("exact", "ids are carried, never made again", 0)},
 )
 def trains_on_sampled_ids(t: Trial) -> Iterator[Evidence]:
-    """Compare id by id; a random model draws ids that no tokenizer would choose for their text."""
-    found = t.got(SAMPLED_AND_SCORED, **t.inputs)
-    yield t.precondition("rows that encoding again would change", found["drifted"], ">=", 3)
-    sampled, scored = found["sampled"], found["scored"]
+    """Compare id by id; a random model draws ids that a tokenizer would not choose for their text."""
+    step = t.got(SAMPLED_AND_SCORED, **t.inputs)
+    yield t.precondition("rows that encoding again would change", step["drifted"], ">=", 3)
+    sampled, scored = step["sampled"], step["scored"]
     common = min(len(sampled), len(scored))
     differ = int(np.sum(sampled[:common] != scored[:common])) + abs(len(sampled) - len(scored))
     yield t.number("tokens that differ", differ, "<=", where=f"of {len(sampled)} tokens")
@@ -132,7 +132,7 @@ def trains_on_sampled_ids(t: Trial) -> Iterator[Evidence]:
     bounds={"widths of the clip that change nothing": Bound("exact", "after an update ratios leave 1 ± 1e-6", 0)},
 )
 def clip_acts_after_the_first_update(t: Trial) -> Iterator[Evidence]:
-    """Train with a wide clip and with one of 1e-6; with one pass over each rollout the two are the same run."""
+    """Train with a wide clip and with one of 1e-6; with a single pass over each rollout both runs must be equal."""
 
     def digest(name: str, width: float, iterations: int) -> str:
         settings = {"epsilon_low": width, "epsilon_high": width}
