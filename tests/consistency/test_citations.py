@@ -80,5 +80,5 @@ def test_every_choice_of_a_convention_is_defined() -> None:
     """The page has algorithms, losses and other choices of cases, set as code."""
     cases = [case for gate in registry.load().gates.values() for case in gate.cases]
     choices = {value for case in cases for name in NAMED if isinstance(value := case.conventions.get(name), str)}
-    assert {"grpo", "luspo", "dpo", "tis", "k3", "hf"} <= choices
+    assert {"grpo", "gspo", "dpo", "tis", "k3", "hf"} <= choices
     assert {value for value in choices if f"`{value}`" not in page()} == set()

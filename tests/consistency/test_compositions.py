@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.families.loss import cases, covering, textbook
+from gates.families.loss import calls, cases, covering, textbook
 from gates.model import Case
 from gates.subjects.numpy_baseline import subject
 from reference import algorithms as table
@@ -17,7 +17,7 @@ from reference.oracle import losses as oracle
 def distances(case: Case) -> tuple[float, float]:
     """Return how far formula and baseline are from the oracle, in limits."""
     inputs: Any = case.make(np.random.default_rng(3))
-    wanted, limits = oracle.policy_loss(**cases.rounded(inputs)), textbook.policy_loss(**inputs)
+    wanted, limits = oracle.policy_loss(**calls.rounded(inputs)), textbook.policy_loss(**inputs)
     sure = ~wanted.near_branch & np.isfinite(limits["gradient"]) & (limits["gradient"] > 0.0)
     got = subject.OPS["policy_loss"](**inputs)
     errors = []
@@ -57,8 +57,8 @@ class TestCompositions:
         inputs: Any = cases.case(row.name, "preset", **chosen, **widths).make(np.random.default_rng(5))
         spelled = {axis: getattr(row, axis) for axis in table.AXES}
         base = "reinforce" if row.name == "grpo" else "grpo"
-        literal = oracle.policy_loss(**cases.rounded(inputs))
-        composed = oracle.policy_loss(**cases.rounded({**inputs, **spelled, "algorithm": base}))
+        literal = oracle.policy_loss(**calls.rounded(inputs))
+        composed = oracle.policy_loss(**calls.rounded({**inputs, **spelled, "algorithm": base}))
         assert composed.loss == pytest.approx(literal.loss, rel=1e-13)
         np.testing.assert_allclose(composed.gradient, literal.gradient, rtol=1e-13, atol=1e-18)
         assert np.array_equal(composed.near_branch, literal.near_branch)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays, row_inputs
-from gates.families.loss.cases import WHOLE
+from gates.families.loss.calls import WHOLE
 from gates.families.program import Inputs
 from gates.families.rows import Grid
 from gates.families.valid import Generator
@@ -22,7 +22,6 @@ SHAPES = ((4, 7, 2), (6, 5, 3), (2, 11, 2), (8, 6, 4), (4, 9, 4), (6, 8, 2), (3,
 """Rows, slots and rows of a prompt: no two are alike, so that no scale is free."""
 BEYOND = 3  # by how much L_max and arrays are wider than the longest row
 BELOW = 2.5  # a ratio of 0.08: below any ε, so that a bound of ε is not taken for none
-NARROW = frozenset(("gspo", "gspo-token", "luspo"))  # whose ratio is a mean: few rows leave ±0.2
 
 
 def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
@@ -49,7 +48,7 @@ def batch(
     """Return one call."""
     dtype = np.asarray(example["policy"]).dtype
     policy = arrays.logprobs(rng, (rows, width))
-    sway = 0.12 if example["algorithm"] in NARROW else 0.05
+    sway = 0.12 if ALGORITHMS[example["algorithm"]].mean_ratio else 0.05
     log_ratio = rng.normal(0.0, 0.3, (rows, width)) + sway * np.where(rng.random((rows, 1)) < 0.5, -1.0, 1.0)
     log_ratio += 0.6 * np.array([1.0, -1.0] + [0.0] * (rows - 2))[:, None]  # two rows are certainly clipped
     log_ratio[1, 1] = -BELOW

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import cases
+from gates.families.loss import calls
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Draw, Evidence, Trial, precondition
@@ -88,7 +88,7 @@ def hold(t: Trial) -> Iterator[Evidence]:
 
 
 def _wanted(law: Law, want: Callable[..., Any]) -> list[PolicyLoss]:
-    return [want(POLICY_LOSS, **cases.rounded(side)) for side in (law.left, law.right)]
+    return [want(POLICY_LOSS, **calls.rounded(side)) for side in (law.left, law.right)]
 
 
 def _roundings(law: Law, broken: Law) -> float:
@@ -123,10 +123,10 @@ def same(left: Any, right: Any) -> Array:
 
 def roundings(inputs: Mapping[str, Any]) -> float:
     """Return k of the definition gates: the roundings of a term, of D inside exp, and of the summands of a row."""
-    valid = cases.valid(inputs)
+    valid = calls.valid(inputs)
     others = [inputs[name] for name in ("old", "reference") if inputs[name] is not None]
     far = [float(np.abs(inputs["policy"].astype(np.float64) - x)[valid].max()) for x in others]
-    return 4.0 + max(far, default=0.0) + int(np.bincount(cases.rows_of(inputs)[valid]).max())
+    return 4.0 + max(far, default=0.0) + int(np.bincount(calls.rows_of(inputs)[valid]).max())
 
 
 def _of_oracle(law: Law, sides: list[PolicyLoss]) -> Sides:
@@ -153,7 +153,7 @@ def _sides(law: Law, sides: list[PolicyLoss], answers: list[tuple[float, Array]]
 def _aligned(law: Law, answers: list[tuple[float, Array]], loss_unit: float, gradient_unit: float) -> Sides:
     """Convert the second side to the layout of the first."""
     left, right = (np.asarray(gradient, np.float64) for _, gradient in answers)
-    valid = cases.valid(law.left)
+    valid = calls.valid(law.left)
     moved = right if law.take is None else right.reshape(-1)[law.take].reshape(left.shape)
     return Sides(
         (answers[0][0], answers[1][0]),

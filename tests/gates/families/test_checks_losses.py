@@ -10,7 +10,7 @@ import pytest
 from broken import broken, verdicts
 
 from gates.families import arrays
-from gates.families.loss import cases
+from gates.families.loss import calls
 from gates.families.loss.branches import on_a_branch
 from gates.model import FAILURES
 from gates.registry import load
@@ -103,18 +103,18 @@ class TestCases:
     def test_flat_rows_are_the_masked_tokens(self) -> None:
         """A flat case carries the tokens of the masked case of the same seed, and nothing of its padding."""
         rng = [np.random.default_rng(5) for _ in range(2)]
-        masked = cases.make(rng[0], "grpo", {"by_token": True}, {}, "mask", "token")
-        flat = cases.make(rng[1], "grpo", {"by_token": True}, {}, "flat", "token")
+        masked = calls.make(rng[0], "grpo", {"by_token": True}, {}, "mask", "token")
+        flat = calls.make(rng[1], "grpo", {"by_token": True}, {}, "flat", "token")
         for name in ("policy", "old", "advantages", "weights"):
             np.testing.assert_array_equal(flat[name], masked[name][masked["mask"]])
         assert flat["lengths"].tolist() == masked["mask"].sum(axis=1).tolist()
-        assert cases.valid(flat).all()
-        assert cases.rows_of(flat).tolist() == np.repeat(np.arange(8), flat["lengths"]).tolist()
+        assert calls.valid(flat).all()
+        assert calls.rows_of(flat).tolist() == np.repeat(np.arange(8), flat["lengths"]).tolist()
 
     def test_scalars_are_rounded_once(self) -> None:
         """The oracle gets 0.2 as float32 has it, and counts and conventions as they are."""
-        given = cases.make(np.random.default_rng(0), "grpo", {}, {"beta": 0.1})
-        rounded = cases.rounded(given)
+        given = calls.make(np.random.default_rng(0), "grpo", {}, {"beta": 0.1})
+        rounded = calls.rounded(given)
         assert rounded["epsilon_low"] == float(np.float32(0.2))
         assert rounded["algorithm"] == "grpo"
         assert rounded["delta"] is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import cases, laws
+from gates.families.loss import calls, cases, laws
 from gates.families.loss.branches import on_a_branch
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.loss.program import row_of
@@ -41,10 +41,10 @@ PRECISE = {
 
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
-    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
-    valid = cases.valid(inputs)
+    want = t.want(POLICY_LOSS, **calls.rounded(inputs))
+    valid = calls.valid(inputs)
     distance = _distances(inputs)
-    width = int(np.bincount(cases.rows_of(inputs)[valid]).max())
+    width = int(np.bincount(calls.rows_of(inputs)[valid]).max())
     t.facts["roundings"] = 4.0 + float(distance.max()) + width
     got = t.got(POLICY_LOSS, **inputs)
     unit = 2 * UNIT[str(inputs["policy"].dtype)]
@@ -80,8 +80,8 @@ def _in_limits(got: Any, want: Any, limit: Any) -> float:
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
-    want, distance = t.want(POLICY_LOSS, **cases.rounded(t.inputs)), _distances(t.inputs)
-    valid = cases.valid(t.inputs)
+    want, distance = t.want(POLICY_LOSS, **calls.rounded(t.inputs)), _distances(t.inputs)
+    valid = calls.valid(t.inputs)
     yield t.precondition("largest |∂loss/∂policy| of the definition", np.abs(want.gradient).max(), ">", 1e-3)
     if t.inputs["old"] is not None:
         yield t.precondition("largest |policy − old|", distance.max(), ">=", 0.03, "a ratio of 1 hides every ratio")
@@ -94,13 +94,13 @@ def _bounds_act(t: Draw) -> Iterator[Evidence]:
     if inputs["epsilon_low"] is not None and inputs["old"] is not None and _distances(inputs).max() > FAR:
         yield t.precondition("tokens or rows that the clip stops", _stopped(inputs), ">=", 1)
     if inputs.get("kl_clamp") is not None:
-        want, free = (t.want(POLICY_LOSS, **{**cases.rounded(inputs), **off}) for off in ({}, {"kl_clamp": None}))
+        want, free = (t.want(POLICY_LOSS, **{**calls.rounded(inputs), **off}) for off in ({}, {"kl_clamp": None}))
         change = np.abs(free.gradient - want.gradient).max()
         yield t.precondition("largest change of the gradient by the clamp", change, ">", 1e-3)
 
 
 def _distances(inputs: Mapping[str, Any]) -> Array:
-    valid = cases.valid(inputs)
+    valid = calls.valid(inputs)
     others = [x for x in (inputs["old"], inputs["reference"]) if x is not None]
     distances = [np.abs(inputs["policy"].astype(np.float64) - other)[valid] for other in others]
     return np.concatenate([*distances, np.zeros(1)])
@@ -109,10 +109,10 @@ def _distances(inputs: Mapping[str, Any]) -> Array:
 def _stopped(inputs: Mapping[str, Any]) -> int:
     """Count the ratios (of tokens, or of their sequence) that leave the clip range in the direction of A."""
     pair = {name: inputs[name] for name in ("policy", "old", "mask", "lengths")}
-    advantage, valid = cases.of_elements(inputs, inputs["advantages"]), cases.valid(inputs)
+    advantage, valid = calls.of_elements(inputs, inputs["advantages"]), calls.valid(inputs)
     row = row_of(inputs)
     level = "token" if row.bound == "log-clip" else row.value_level
-    r = cases.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
+    r = calls.of_elements(inputs, ratio.importance_ratio(**pair, level=level))
     high, low = 1.0 + inputs["epsilon_high"], 1.0 - inputs["epsilon_low"]
     if row.bound == "log-clip":
         high, low = np.exp(inputs["epsilon_high"]), np.exp(-inputs["epsilon_low"])
@@ -180,7 +180,7 @@ _register(
 def full_precision(t: Trial) -> Iterator[Evidence]:
     """Compare every element with the bound of kernels, for subjects that compute wider than their data."""
     inputs = dict(t.inputs)
-    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    want = t.want(POLICY_LOSS, **calls.rounded(inputs))
     got = t.got(POLICY_LOSS, **inputs)
     dtype = inputs["policy"].dtype
     unit, loss, gradient = 2 * UNIT[str(dtype)], *on_a_branch(want, got["loss"], got["gradient"])

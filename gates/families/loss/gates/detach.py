@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays
+from gates.families.loss import calls, laws
 from gates.families.loss import cases as loss_cases
-from gates.families.loss import laws
 from gates.families.loss.gates import gradient
 from gates.families.loss.op import LOSS_CONSTANTS, LOSS_FROM_LOGITS, POLICY_LOSS
 from gates.families.units import UNIT
@@ -23,8 +23,8 @@ from reference.oracle import logprobs
 def _on_policy(rng: np.random.Generator, algorithm: str, beta: float) -> Mapping[str, Any]:
     """Return calls with `old` None and with the policy's own values as a constant; broken, with another policy's."""
     changes = {"beta": beta} if beta else {}
-    by_token = loss_cases.batch_for(algorithm).get("by_token", False)
-    call = loss_cases.make(rng, algorithm, {"spread": 0.1, "by_token": by_token}, changes)
+    by_token = calls.batch_for(algorithm).get("by_token", False)
+    call = calls.make(rng, algorithm, {"spread": 0.1, "by_token": by_token}, changes)
     left, right = {**call, "old": None}, {**call, "old": call["policy"].copy()}
     return {"left": left, "right": right, "broken": {"right": {"old": call["old"]}}}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss.cases import BASE
+from gates.families.loss.calls import BASE
 from gates.families.loss.gates.definition import LIMIT_BECAUSE
 from gates.families.loss.op import LOSS_FROM_LOGITS
 from gates.families.units import FLOAT32_U

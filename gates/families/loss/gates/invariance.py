@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import cases, laws
+from gates.families.loss import calls, cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial, precondition
@@ -26,10 +26,10 @@ FILLED = {"policy": -0.5, "old": -0.6, "reference": -0.7, "advantages": 1.0}  # 
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    data = cases.batch_for(algorithm)
+    data = calls.batch_for(algorithm)
     if ALGORITHMS[algorithm].ratio_level == "seq_sum":
         data = {**data, "spread": 0.1}
-    return cases.make(rng, algorithm, data, changes)
+    return calls.make(rng, algorithm, data, changes)
 
 
 def _of_rows(inputs: Mapping[str, Any], chosen: Array) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def _split(inputs: Mapping[str, Any], want: Callable[..., Any]) -> _Split:
     parts = [_of_rows(inputs, indices) for indices in np.split(np.arange(rows), [rows * SPLIT[0] // sum(SPLIT)])]
     by_tokens = ALGORITHMS[inputs["algorithm"]].by_tokens  # else the share of a part is that of its rows
     sizes = [float(part["mask"].sum()) if by_tokens else float(len(part["mask"])) for part in parts]
-    whole, *of_parts = (want(POLICY_LOSS, **cases.rounded(x)) for x in (inputs, *parts))
+    whole, *of_parts = (want(POLICY_LOSS, **calls.rounded(x)) for x in (inputs, *parts))
     return _Split(inputs, parts, [size / sum(sizes) for size in sizes], whole, of_parts)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import cases, laws
+from gates.families.loss import calls, cases, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.model import Case, Evidence, Probe, Trial, Wire
 from gates.registry import gate
@@ -24,12 +24,12 @@ OPEN: dict[str, Any] = {"epsilon_low": 0.999, "epsilon_high": 1e6}  # bounds tha
 
 def _as(call: Mapping[str, Any], algorithm: str, **changes: Any) -> Inputs:
     """Return the same data for another algorithm with its constants."""
-    return {**call, **cases.WHOLE, **ALGORITHMS[algorithm].constants, "algorithm": algorithm, **changes}
+    return {**call, **calls.WHOLE, **ALGORITHMS[algorithm].constants, "algorithm": algorithm, **changes}
 
 
 def _data(rng: np.random.Generator, algorithm: str, changes: Mapping[str, Any], **data: Any) -> Inputs:
     spread = {"spread": 0.1} if ALGORITHMS[algorithm].ratio_level == "seq_sum" else {}
-    return cases.make(rng, algorithm, {**spread, **data}, changes)
+    return calls.make(rng, algorithm, {**spread, **data}, changes)
 
 
 def _micro_batches(rng: np.random.Generator) -> Mapping[str, Any]:
@@ -83,7 +83,7 @@ def _far_delta(rng: np.random.Generator, algorithm: str) -> Mapping[str, Any]:
     return {
         "left": {**right, "delta": 1e6},
         "right": right,
-        "broken": {"left": {"delta": cases.tight_delta(algorithm)}},
+        "broken": {"left": {"delta": calls.tight_delta(algorithm)}},
     }
 
 

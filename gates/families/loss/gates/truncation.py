@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays
-from gates.families.loss import cases
+from gates.families.loss import calls, cases
 from gates.families.loss.op import LOSS_OF_COMPLETIONS, POLICY_LOSS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
@@ -33,7 +33,7 @@ def _make(
         rng, rows=ROWS, width=WIDTH, spread=0.02 if ALGORITHMS[algorithm].ratio_level == "seq_sum" else 0.3
     )
     del inputs["mask"]
-    choice = {**cases.WHOLE, **ALGORITHMS[algorithm].constants, **changes}
+    choice = {**calls.WHOLE, **ALGORITHMS[algorithm].constants, **changes}
     ended = np.ones(ROWS, np.bool_)
     ended[TRUNCATED] = False
     lengths = rng.integers(2, WIDTH, ROWS)
@@ -115,7 +115,7 @@ def truncated_completions_are_masked(t: Trial) -> Iterator[Evidence]:
 
 def _policy_loss(x: Mapping[str, Any], mask: Array) -> dict[str, Any]:
     """Return the step as keywords of policy_loss."""
-    constants = {**cases.WHOLE, **ALGORITHMS[x["algorithm"]].constants}
+    constants = {**calls.WHOLE, **ALGORITHMS[x["algorithm"]].constants}
     step = int(x["micro_batch_rows"])
     sizes = [min(step, ROWS - start) for start in range(0, ROWS, step)]
     own = ("policy", "old", "reference", "advantages", "algorithm", "epsilon_low", "epsilon_high", "beta")
@@ -131,4 +131,4 @@ def _policy_loss(x: Mapping[str, Any], mask: Array) -> dict[str, Any]:
         "lengths": None,
         "weights": None,
     }
-    return cases.rounded(call)
+    return calls.rounded(call)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import cases
+from gates.families.loss import calls, cases
 from gates.families.loss.op import POLICY_LOSS, POLICY_LOSS_IN_PARTS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
@@ -54,7 +54,7 @@ def _scale(want: losses.PolicyLoss) -> Array:
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
     sizes = inputs.pop("parts")
-    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    want = t.want(POLICY_LOSS, **calls.rounded(inputs))
     tokens = [int(part.sum()) for part in np.split(inputs["mask"], np.cumsum(sizes)[:-1])]
     yield t.precondition("different numbers of tokens in a part", len(set(tokens)), ">=", 2)
     if len(set(sizes)) > 1:  # for means over rows, equal parts have the mean of the step
@@ -86,7 +86,7 @@ def parts_add_up(t: Trial) -> Iterator[Evidence]:
     """Compare the split step with the definition of the whole step, and with the subject's own unsplit step."""
     inputs = dict(t.inputs)
     sizes = inputs.pop("parts")
-    want = t.want(POLICY_LOSS, **cases.rounded(inputs))
+    want = t.want(POLICY_LOSS, **calls.rounded(inputs))
     unit, scale = 2 * FLOAT32_U, _scale(want)
     got, whole = t.got(POLICY_LOSS_IN_PARTS, **inputs, parts=sizes), t.got(POLICY_LOSS, **inputs)
     sure = ~want.near_branch

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.families.loss import cases, textbook
+from gates.families.loss import calls, cases, textbook
 from reference.algorithms import ALGORITHMS
 from reference.oracle import losses
 
@@ -18,7 +18,7 @@ def one_token(log_ratio: float, advantage: float = 1.0, **changes: Any) -> dict[
     """Return GRPO on one token, and a second slot that is masked."""
     policy = np.array([[-1.0, -2.0]], np.float32)
     return {
-        **cases.WHOLE,
+        **calls.WHOLE,
         **ALGORITHMS["grpo"].constants,
         "policy": policy,
         "old": (policy - np.float32(log_ratio)).astype(np.float32),
@@ -62,9 +62,9 @@ class TestPolicyLoss:
         """Nowhere above 2e-5 of the sum of |terms|: a hundredth of any mistake that matters."""
         for case in cases.cases_of(algorithm):
             inputs: Any = case.make(np.random.default_rng(1))
-            wanted = losses.policy_loss(**cases.rounded(inputs))
+            wanted = losses.policy_loss(**calls.rounded(inputs))
             limits = textbook.policy_loss(**inputs)
             assert limits["loss"] <= 2e-5 * wanted.loss_scale, case.name
             sure = ~wanted.near_branch
             assert np.median(limits["gradient"][sure]) <= 2e-5 * wanted.gradient_scale.max(), case.name
-            assert np.all(limits["gradient"][~cases.valid(inputs)] == 0.0), case.name
+            assert np.all(limits["gradient"][~calls.valid(inputs)] == 0.0), case.name
