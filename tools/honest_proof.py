@@ -144,6 +144,8 @@ def main() -> int:
     pure = [gate for gate in load().gates.values() if not runs_a_model(gate)]
     document: dict[str, Any] = {}
     began, refused, interrupted = time.monotonic(), 0, False
+    if options.again and options.seeds < LEAST:
+        parser.error(f"--seeds is {options.seeds}, must be {LEAST} at least to be recorded")
     whole = not options.families and options.seeds >= LEAST and options.programs == PROGRAMS
     try:
         families: dict[str, list[Subject]] = defaultdict(list)
@@ -165,9 +167,8 @@ def main() -> int:
         print("interrupted: the programs above were judged, nothing is recorded", file=sys.stderr)
     if options.again and options.families and not interrupted:
         known = json.loads(RECORD.read_text(encoding="utf-8"))
-        if known["seeds"] != options.seeds:
-            parser.error(f"--seeds is {options.seeds}, must be {known['seeds']}, that of the record")
-        known["programs"].update(document)
+        own = {} if options.seeds == known["seeds"] else {"seeds": options.seeds}
+        known["programs"].update({name: {**own, **program} for name, program in document.items()})
         known["again"] = {**known.get("again", {}), **dict.fromkeys(options.families, proofs.revision())}
         write_whole(RECORD, json.dumps(known, indent=1) + "\n")
     if whole:

@@ -51,6 +51,7 @@ def test_the_record_has_every_program() -> None:
     judged = {name: program for name, program in found["programs"].items() if "left_out" not in program}
     assert any(name.startswith("torch_") for name in judged)
     for name, program in judged.items():
+        assert program.get("seeds", found["seeds"]) >= 100, name
         assert program["verdicts"].get("correct"), name
         assert not program["refused"], name
         assert not set(program["verdicts"]) & {"wrong", "error", "timeout"}, name
