@@ -113,6 +113,8 @@ def _bounds(row: Algorithm, choice: Mapping[str, Any], choices: Mapping[str, Any
     if "cispo_bound" in choices and row.bound == "cap":  # the same cap c
         bounds["cispo_bound"] = choices["cispo_bound"]
         bounds["epsilon_high"] = high + (1.0 if choices["cispo_bound"] == "absolute" else -1.0)
+        if bounds["epsilon_high"] <= 0.0:
+            raise ValueError("a cap below 1 is not 1 + ε_high of any width")
     return bounds
 
 
