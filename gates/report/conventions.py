@@ -24,8 +24,8 @@ class Convention:
 
 
 AXIS = (
-    "a declared choice replaces that of EVERY algorithm whose own is not declared too, so declare one only where your code "
-    "has another than the algorithm's name says"
+    "a declared choice replaces that of EVERY algorithm whose own, or None, is not declared too, so declare one only where your "
+    "code has another than the algorithm's name says"
 )
 OTHER = "a choice that is not the algorithm's own is"
 CONVENTIONS = {

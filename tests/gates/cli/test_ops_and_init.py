@@ -64,7 +64,7 @@ class TestOps:
                 )
         text = " ".join(here("ops", "policy_loss", cwd=tmp_path).stdout.split())
         assert "every choice is asked, but those that are asked only of a subject that declares them" in text
-        assert "a declared choice replaces that of EVERY algorithm whose own is not declared too" in text
+        assert "a declared choice replaces that of EVERY algorithm whose own, or None, is not declared too" in text
 
     def test_constants_of_a_loss_name_the_choice_that_takes_them(self) -> None:
         """A declared aggregation or bound has the constants of the presets that choose it."""
