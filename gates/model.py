@@ -81,7 +81,7 @@ STATUSES: tuple[Status, ...] = (
 FAILURES: frozenset[Status] = frozenset({"imprecise", "fragile", "wrong", "timeout"})  # the subject is at fault
 NOT_JUDGED: frozenset[Status] = frozenset({"skipped", "unsupported", "not asked"})
 AXES = ("ratio_level", "bound", "aggregation")  # choices of a preset that a subject may declare differently: `Op.axes`
-DEFINITIONS = "2.0"  # the version of docs/definitions.md, which every results file records
+DEFINITIONS = "2.1"  # the version of docs/definitions.md, which every results file records
 
 
 def failing(fail_on: Grade) -> frozenset[Status]:

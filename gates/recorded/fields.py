@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reference.algorithms import ALGORITHMS, AXES, listed, taking
+from reference.algorithms import ALGORITHMS, AXES, listed
 from reference.oracle.advantages import BASELINES, EPS_MODES, SCALES
 from reference.oracle.aggregation import DAPO_DENOMINATORS
 from reference.oracle.definitions.kl import ESTIMATORS
@@ -62,8 +62,9 @@ class Setting:
     choices: tuple[str, ...] = ()
 
 
-def _those_with(constant: str) -> str:
-    return listed([f"`{name}`" for name in taking(constant)])
+def _choosing(axis: str, word: str) -> str:
+    names = listed(f"`{row.name}`" for row in ALGORITHMS.values() if getattr(row, axis) == word)
+    return f"{axis} `{word}` ({names})"
 
 
 SETTINGS: Mapping[str, Setting] = {
@@ -77,17 +78,21 @@ SETTINGS: Mapping[str, Setting] = {
     "kl_ratio": Setting("word", "what multiplies that KL", tuple(KL_RATIOS)),
     "kl_clamp": Setting("number", "largest |KL estimate| of a token"),
     **{axis: Setting("word", "another choice than the algorithm's", tuple(words)) for axis, words in AXES.items()},
-    "max_length": Setting("integer", f"L_max of {_those_with('max_length')}"),
-    "micro_batches": Setting("integers", f"rows of each micro-batch of {_those_with('micro_batches')}, such as `4,4`"),
-    "dapo_denominator": Setting("word", f"of {_those_with('dapo_denominator')}", tuple(DAPO_DENOMINATORS)),
+    "max_length": Setting("integer", f"L_max of {_choosing('aggregation', 'constant')}"),
+    "micro_batches": Setting(
+        "integers", f"rows of each micro-batch of {_choosing('aggregation', 'micro-batch')}, such as `4,4`"
+    ),
+    "dapo_denominator": Setting("word", f"of {_choosing('aggregation', 'token-mean')}", tuple(DAPO_DENOMINATORS)),
     "tokens_in_step": Setting("number", "tokens that the `trl` denominator divides by"),
-    "cispo_bound": Setting("word", "c = 1 + ε_high or c = ε_high", tuple(CISPO_BOUNDS)),
-    "sapo_temperature_positive": Setting("number", "τ of `sapo` where A > 0"),
-    "sapo_temperature_negative": Setting("number", "τ of `sapo` elsewhere"),
-    "vespo_k_positive": Setting("number", "k of `vespo` where A ≥ 0"),
-    "vespo_lambda_positive": Setting("number", "λ of `vespo` where A ≥ 0"),
-    "vespo_k_negative": Setting("number", "k of `vespo` elsewhere"),
-    "vespo_lambda_negative": Setting("number", "λ of `vespo` elsewhere"),
+    "cispo_bound": Setting(
+        "word", f"c = 1 + ε_high or c = ε_high, of {_choosing('bound', 'cap')}", tuple(CISPO_BOUNDS)
+    ),
+    "sapo_temperature_positive": Setting("number", f"τ of {_choosing('bound', 'gate')} where A > 0"),
+    "sapo_temperature_negative": Setting("number", f"τ of {_choosing('bound', 'gate')} elsewhere"),
+    "vespo_k_positive": Setting("number", f"k of {_choosing('bound', 'taper')} where A ≥ 0"),
+    "vespo_lambda_positive": Setting("number", f"λ of {_choosing('bound', 'taper')} where A ≥ 0"),
+    "vespo_k_negative": Setting("number", f"k of {_choosing('bound', 'taper')} elsewhere"),
+    "vespo_lambda_negative": Setting("number", f"λ of {_choosing('bound', 'taper')} elsewhere"),
     "correction": Setting("word", "off-policy correction by `sampling`", tuple(CORRECTIONS)),
     "correction_level": Setting("word", "of a token or of the row's product", ("token", "seq_sum")),
     "correction_low": Setting("number", "c_min; absent: none"),

@@ -1,7 +1,7 @@
 """Explain each convention in one line with an example, for `gates ops` and for the file that `gates init` writes.
 
-A new convention that is no input of its op needs an entry here, under its name or that of op and convention; the words of
-an input explain one of its name that has no entry.
+A new convention that is not an input of its op needs an entry here, under its name or that of op and convention, and so does
+one with a choice that must be declared (`Case.declared`). The words of an input explain one of its name without words here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,18 @@ from gates.model import Op, Wire
 class Convention:
     """One line about a convention, and an example of a declaration, with its meaning where it is not obvious."""
 
-    words: str
+    words: str = ""  # empty: those of the input of its name
     example: str = ""  # empty: the first choice that cases request
+    declared: str = (
+        ""  # which of its choices no subject is asked without declaring them; empty: none, or the words say so
+    )
 
 
+AXIS = (
+    "a declared choice replaces that of EVERY algorithm whose own, or None, is not declared too, so declare one only where your "
+    "code has another than the algorithm's name says"
+)
+OTHER = "a choice that is not the algorithm's own is"
 CONVENTIONS = {
     "dtype": Convention("of the input arrays", 'dtype=("float32",): it does not take float64'),
     "arithmetic": Convention(
@@ -41,26 +49,38 @@ CONVENTIONS = {
         "what the advantages are given for",
         'advantages=("row",): one for a row; ("inside",): it takes rewards, and no case is asked',
     ),
-    "clipped": Convention("whether RLOO's ratio is clipped"),
-    "lower_bound": Convention("whether the constant ratio of CISPO has a lower bound; asked only of a subject that declares it"),
-    "clip_width": Convention("whether both sides of a clip have one width", 'clip_width=("one",): one ε, not two'),
-    "ratio_level": Convention(
-        "whose ratio the loss takes instead of the algorithm's own", 'ratio_level=("seq_mean",): the row\'s mean ratio'
+    "kl_clamp": Convention(
+        "the largest |KL estimate| of a token", "kl_clamp=(None, 10.0): without one and, as verl, at 10", "a clamp is"
     ),
-    "bound": Convention("what bounds the ratio instead of the algorithm's own", 'bound=("none",): nothing does'),
+    "clipped": Convention("whether RLOO's ratio is clipped", "clipped=(True,): it always is", "a clip is"),
+    "lower_bound": Convention(
+        "whether the constant ratio of CISPO has a lower bound", "lower_bound=(True,): every case has one", "a lower bound is"
+    ),
+    "clip_width": Convention("whether both sides of a clip have one width", 'clip_width=("one",): one ε in every case'),
+    "cispo_bound": Convention("what the cap c of CISPO is", 'cispo_bound=("absolute",): ε_high in every case, not 1 + ε_high'),
+    "ratio_level": Convention(
+        f"whose ratio the loss takes; {AXIS}", 'ratio_level=("seq_mean",): the row\'s mean ratio', OTHER
+    ),
+    "bound": Convention(f"what bounds the ratio; {AXIS}", 'bound=("none",): nothing does', OTHER),
     "aggregation": Convention(
-        "what a token weighs instead of as in the algorithm", 'aggregation=("token-mean",): Σ m·l / Σ m, as verl\'s default'
+        f"what a token weighs; {AXIS}", 'aggregation=("token-mean",): Σ m·l / Σ m, as verl\'s default', OTHER
     ),
     "parts": Convention("the micro-batches of a step", 'parts=("equal",): all have as many rows; ("any",): as many as you like'),
     "weights": Convention("whether off-policy weights are taken", "weights=(False,): it has none"),
-    "nan_rewards": Convention("what a NaN reward means; asked only of a subject that declares it", 'nan_rewards=("unscored",)'),
-    "nan_sampling": Convention(
-        "what a NaN log-prob of the sampler means; asked only of a subject that declares it",
-        'nan_sampling=("unrecorded",)',
+    "nan_rewards": Convention("what a NaN reward means", declared="it is"),
+    "nan_sampling": Convention("what a NaN log-prob of the sampler means", declared="it is"),
+    "pack_sequences.order": Convention("in which order bins and sequences lie", declared="it is"),
+    "prefer.ties": Convention("which of equal scores counts", declared="it is"),
+    "best_of_n.ties": Convention("which of equal scores counts", declared="it is"),
+    "filtered_logprobs.ties": Convention(declared="each is"),
+    "sample_tokens.ties": Convention(declared="each is"),
+    "filtered_logprobs.arithmetic": Convention(
+        "the dtype of its arithmetic, whatever that of the data", declared="what only float64 tells apart is"
     ),
-    "pack_sequences.order": Convention("in which order bins and sequences lie; asked only of a subject that declares it", 'order=("as-placed",)'),
-    "prefer.ties": Convention("which of equal scores counts; asked only of a subject that declares it", 'ties=("first",)'),
-    "best_of_n.ties": Convention("which of equal scores counts; asked only of a subject that declares it", 'ties=("first",)'),
+    "sample_tokens.arithmetic": Convention(
+        "the dtype of its arithmetic, whatever that of the data", declared="what only float64 tells apart is"
+    ),
+    "group_advantages.baseline": Convention(declared='"batch" or "none" is'),
     "nll_tokens": Convention(
         "over which tokens ORPO's likelihood runs", 'nll_tokens=("completion",): the completion alone; ("all",): the prompt too'
     ),
@@ -73,6 +93,7 @@ CONVENTIONS = {
 
 def explained(name: str, op: Op, choices: Sequence[Wire]) -> str:
     """Return one line and an example: `of the input arrays; such as dtype=("float32",)`."""
-    known = CONVENTIONS.get(f"{op.name}.{name}") or CONVENTIONS.get(name) or Convention(op.inputs.get(name, ""))
+    known = CONVENTIONS.get(f"{op.name}.{name}") or CONVENTIONS.get(name) or Convention()
     example = known.example or f"{name}=({choices[0]!r},)".replace("'", '"')
-    return f"{known.words}; such as {example}" if known.words else f"such as {example}"
+    declared = f"{known.declared} asked only of a subject that declares it" if known.declared else ""
+    return "; ".join(filter(None, (known.words or op.inputs.get(name, ""), declared, f"such as {example}")))

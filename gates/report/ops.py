@@ -10,6 +10,7 @@ from gates.model import Gate, Op, Output
 from gates.report.conventions import explained
 
 WIDTH = 120  # columns of a line
+UNDECLARED = "of a convention that is not declared every choice is asked, but those that are asked only of a subject that declares them"
 TYPES = {
     "f": "floating point",
     "i": "integers",
@@ -82,7 +83,7 @@ def as_text(op: Op, gates: Iterable[Gate]) -> str:
     lines += ["  outputs"]
     lines += [f"    {name:26} {output_words(output)}" for name, output in op.outputs.items()]
     if data["conventions"]:
-        lines += ["  conventions that cases request"]
+        lines += ["  conventions that cases request", f"    {UNDECLARED}"]
         for key, values in data["conventions"].items():
             lines.append(f"    {key:26} {', '.join(map(repr, values))}")
             lines += textwrap.wrap(

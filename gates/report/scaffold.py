@@ -43,9 +43,10 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {{}}
 
 
 def provides(op: str, **conventions: tuple[Any, ...]) -> Any:
-    """Declare that a function is an op, with the choices that it has; a convention not named has all of them.
+    """Declare that a function is an op, with the choices that it has: a case that needs another one is `unsupported`.
 
-    A case that needs another choice is `unsupported`. For one call, `raise NotImplementedError("why")` says the same.
+    A convention that is not named is asked in every choice, but those that are asked only of a subject that declares
+    them: their lines say so. For one call, `raise NotImplementedError("why")` says `unsupported` too.
     """
 
     def register(function: Any) -> Any:

@@ -9,6 +9,7 @@ import pytest
 
 from gates.families.loss import calls, cases, covering, textbook
 from gates.model import Case
+from gates.subjects.numpy_baseline import loss as baseline
 from gates.subjects.numpy_baseline import subject
 from reference import algorithms as table
 from reference.oracle import losses as oracle
@@ -62,3 +63,43 @@ class TestCompositions:
         assert composed.loss == pytest.approx(literal.loss, rel=1e-13)
         np.testing.assert_allclose(composed.gradient, literal.gradient, rtol=1e-13, atol=1e-18)
         assert np.array_equal(composed.near_branch, literal.near_branch)
+
+
+NO_KL: dict[str, Any] = {"reference": None, "beta": 0.0, "kl_ratio": None, "delta": None}
+CLIPPED: dict[str, Any] = {"algorithm": "grpo", "epsilon_low": 0.2, "epsilon_high": 0.2, "old": None, **NO_KL}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("loss", [oracle.policy_loss, baseline.policy_loss], ids=["oracle", "baseline"])
+class TestChoicesByHand:
+    """What docs/definitions.md, "Choices and presets", says of rare combinations."""
+
+    def test_the_width_of_flat_rows_is_the_longest(self, loss: Any) -> None:
+        """Two rows of 3 and 2 tokens: each weighs 1/(2·3)."""
+        got = gradient(
+            loss(policy=-np.ones(5), lengths=np.array([3, 2]), advantages=np.ones(2), aggregation="width", **CLIPPED)
+        )
+        np.testing.assert_allclose(got, np.full(5, -1 / 6), rtol=1e-15)
+
+    def test_advantages_of_as_many_flat_rows_as_tokens_are_those_of_rows(self, loss: Any) -> None:
+        """The first row has both tokens: its advantage is the first, for each."""
+        got = gradient(loss(policy=-np.ones(2), lengths=np.array([2, 0]), advantages=np.array([1.0, 5.0]), **CLIPPED))
+        np.testing.assert_allclose(got, [-1 / 4, -1 / 4], rtol=1e-15)
+
+    def test_a_cap_below_its_lower_bound_is_the_weight(self, loss: Any) -> None:
+        """The lower bound 0.8 comes first, then the cap 0.5."""
+        old = np.array([[-2.0, -1.0]])
+        own = {"algorithm": "cispo", "epsilon_high": 0.5, "cispo_bound": "absolute", "dapo_denominator": "global"}
+        got = gradient(loss(policy=np.full((1, 2), -1.5), advantages=np.ones(1), **{**CLIPPED, **own, "old": old}))
+        np.testing.assert_allclose(got, [[-1 / 4, -1 / 4]], rtol=1e-15)
+
+    @pytest.mark.parametrize("level", ["seq_mean", "seq_sum"])
+    def test_a_row_with_one_ratio_has_one_advantage(self, loss: Any, level: str) -> None:
+        """Whatever the name."""
+        with pytest.raises(ValueError, match="advantages"):
+            loss(policy=-np.ones((1, 2)), advantages=np.ones((1, 2)), ratio_level=level, **CLIPPED)
+
+
+def gradient(answer: Any) -> Any:
+    """Return the gradient of the oracle's answer or of the baseline's pair."""
+    return answer.gradient if isinstance(answer, oracle.PolicyLoss) else answer[1]

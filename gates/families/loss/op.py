@@ -8,46 +8,55 @@ from typing import Any
 
 from gates.families.loss import textbook, textbook_steps
 from gates.model import Op, Output
-from reference.algorithms import ALGORITHMS, AXES, listed, taking, without
+from reference.algorithms import ALGORITHMS, AXES, listed, without
 from reference.oracle import dynamic_sampling, losses
 
-BY_TOKEN = tuple(row.name for row in ALGORITHMS.values() if not row.by_row)
 PAPERS = tuple(dict.fromkeys(row.paper for row in ALGORITHMS.values()))
+
+
+def _choosing(axis: str, word: str) -> str:
+    """Return a choice of an axis and the algorithms that have it: `aggregation "constant" (dr_grpo)`."""
+    names = listed(row.name for row in ALGORITHMS.values() if getattr(row, axis) == word)
+    return f'{axis} "{word}" ({names})'
+
+
 LOSS_INPUTS = {
     "old": "behaviour log-probs like those of the policy, or None: on-policy, ratio 1 with its gradient alive",
     "reference": "log-probs like those of the policy, or None where beta is 0",
-    "advantages": f"(B,), or of the shape of the log-probs for {', '.join(BY_TOKEN)}",
+    "advantages": "(B,), or of the shape of the log-probs unless a row has one ratio, as in "
+    f"{listed(row.name for row in ALGORITHMS.values() if row.by_row)}",
     "algorithm": ", ".join(f'"{name}"' for name in ALGORITHMS),
-    "epsilon_low": f"lower clip width, 1 − ε_low (gmpo: −ε_low in log space); None for {listed(without('epsilon_low'))}"
-    " without a clip",
-    "epsilon_high": "upper clip width, 1 + ε_high (gmpo: ε_high in log space; cispo: its cap); None for "
-    f"{listed(without('epsilon_high'))} without a clip",
+    "epsilon_low": f"lower clip width, 1 − ε_low ({_choosing('bound', 'log-clip')}: −ε_low in log space); None where nothing "
+    f"bounds the ratio from below, as in {listed(without('epsilon_low'))} without a clip or a lower bound",
+    "epsilon_high": f"upper clip width, 1 + ε_high ({_choosing('bound', 'log-clip')}: ε_high in log space; "
+    f"{_choosing('bound', 'cap')}: its cap); None without either, as in {listed(without('epsilon_high'))} without a clip",
     "delta": "two-sided bound on the ratio, above 1 + ε_high, or None",
     "beta": f"weight of the KL to the reference, at least 0; 0 for {listed(x.name for x in ALGORITHMS.values() if not x.kl_in_loss)}",
     "kl_ratio": 'what multiplies the KL: "none", "token" or "sequence"; None where beta is 0',
-    "max_length": f"L_max of {listed(taking('max_length'))}, else None",
-    "micro_batches": f"rows of each micro-batch of {listed(taking('micro_batches'))}, else None",
-    "dapo_denominator": f'"global", "group" or "trl" for {listed(taking("dapo_denominator"))}, else None',
+    "max_length": f"L_max of {_choosing('aggregation', 'constant')}, else None",
+    "micro_batches": f"rows of each micro-batch of {_choosing('aggregation', 'micro-batch')}, else None",
+    "dapo_denominator": f'"global", "group" or "trl" of {_choosing("aggregation", "token-mean")}, else None',
 }
 MORE_LOSS_INPUTS = {  # further inputs of the loss of log-probs
     "lengths": "(B,) int64 valid prefixes instead of a mask, or the rows' lengths of flat (N,) arrays; or None",
     "kl_estimator": '"k1", "k2" or "k3" of reference − policy; None where beta is 0',
-    "group_size": f"rows of a prompt, for the group denominator of {listed(taking('dapo_denominator'))}, else None",
-    "tokens_in_step": "tokens of the generation batch times this window's share, for the trl denominator, else None",
+    "group_size": 'rows of a prompt, for the denominator "group", else None',
+    "tokens_in_step": 'tokens of the generation batch times this window\'s share, for the denominator "trl", else None',
     "weights": "(B,) or, where advantages may be, per token: off-policy weights, constants; or None",
-    "cispo_bound": '"relative" (c = 1 + ε_high) or "absolute" (c = ε_high) for cispo, else None',
-    "sapo_temperature_positive": "τ of sapo where A > 0, else None",
-    "sapo_temperature_negative": "τ of sapo elsewhere, else None",
+    "cispo_bound": f'"relative" (c = 1 + ε_high) or "absolute" (c = ε_high) of {_choosing("bound", "cap")}, else None',
+    "sapo_temperature_positive": f"τ of {_choosing('bound', 'gate')} where A > 0, else None",
+    "sapo_temperature_negative": f"τ of {_choosing('bound', 'gate')} elsewhere, else None",
 }
 AXES_INPUTS = {  # optional inputs, given only in cases about them
     **{
-        axis: f"another choice than the algorithm's: {listed([chr(34) + word + chr(34) for word in words], 'or')}"
+        axis: f"{listed([chr(34) + word + chr(34) for word in words], 'or')}: another choice than the algorithm's, in cases "
+        "about one; a single declared choice is passed only to a function that has this argument, or **keywords"
         for axis, words in AXES.items()
     },
-    "vespo_k_positive": "k of vespo where A ≥ 0",
-    "vespo_lambda_positive": "λ of vespo where A ≥ 0",
-    "vespo_k_negative": "k of vespo elsewhere",
-    "vespo_lambda_negative": "λ of vespo elsewhere",
+    "vespo_k_positive": f"k of {_choosing('bound', 'taper')} where A ≥ 0",
+    "vespo_lambda_positive": f"λ of {_choosing('bound', 'taper')} where A ≥ 0",
+    "vespo_k_negative": f"k of {_choosing('bound', 'taper')} elsewhere",
+    "vespo_lambda_negative": f"λ of {_choosing('bound', 'taper')} elsewhere",
 }
 
 

@@ -14,6 +14,7 @@ from gates.registry import load
 from gates.report.conventions import CONVENTIONS, explained
 from gates.report.ops import as_text, conventions_of, ops_of
 from gates.report.scaffold import FIRST, path_for, scaffold
+from reference.algorithms import AXES
 
 
 class TestOps:
@@ -51,6 +52,29 @@ class TestOps:
         known = {*(convention for _, convention in asked), *(f"{name}.{convention}" for name, convention in asked)}
         assert set(CONVENTIONS) <= known, "gates/report/conventions.py explains what no case asks for"
         assert 'such as arithmetic=("float32",): ' in " ".join(as_text(ops_of(asking)["policy_loss"], asking).split())
+
+    def test_a_choice_that_must_be_declared_says_so(self, tmp_path: Path) -> None:
+        """A subject that does not name an axis, a clamp or a rule of ours is not asked about it."""
+        asking = list(load().gates.values())
+        for name, op in ops_of(asking).items():
+            gates_of = [gate for gate in asking if gate.main.name == name]
+            for convention in {key for gate in gates_of for case in gate.cases for key in case.declared}:
+                assert "only of a subject that declares it" in explained(convention, op, (None,)), (
+                    f"{name}: {convention}"
+                )
+        text = " ".join(here("ops", "policy_loss", cwd=tmp_path).stdout.split())
+        assert "every choice is asked, but those that are asked only of a subject that declares them" in text
+        assert "a declared choice replaces that of EVERY algorithm whose own, or None, is not declared too" in text
+
+    def test_constants_of_a_loss_name_the_choice_that_takes_them(self) -> None:
+        """A declared aggregation or bound has the constants of the presets that choose it."""
+        inputs = ops_of(load().gates.values())["policy_loss"].inputs
+        assert inputs["max_length"] == 'L_max of aggregation "constant" (dr_grpo), else None'
+        for axis, choices in AXES.items():
+            assert "passed only to a function that has this argument" in inputs[axis]
+            for word, choice in choices.items():
+                for constant in {*choice.constants} - {"epsilon_low", "epsilon_high"}:
+                    assert f'{axis} "{word}" (' in inputs[constant]
 
     def test_an_unknown_op_suggests_the_nearest(self, tmp_path: Path) -> None:
         """One sentence, exit code 2."""
