@@ -53,9 +53,15 @@ class Grid:
         excluded = inputs.get("row_mask")
         return cls(counts if excluded is None else counts & np.asarray(excluded, bool)[:, None], None)
 
-    def wide(self, value: Value) -> Value:
-        """Return values of slots or rows as (B, T)."""
-        if self.place is not None and value.shape == (int(self.counts.sum()),):
+    def wide(self, value: Value, *, by_row: bool = False) -> Value:
+        """Return values of slots or rows as (B, T).
+
+        Args:
+            value: (B, T), (N,) of flat tokens, or (B,).
+            by_row: whether an array of N = B values holds those of rows.
+        """
+        rows = by_row and value.shape == (len(self.counts),)
+        if self.place is not None and not rows and value.shape == (int(self.counts.sum()),):
             return where(self.counts, value[self.place], 0.0)
         if len(value.shape) == 1:
             return value.reshape(-1, 1) * np.ones(self.counts.shape)

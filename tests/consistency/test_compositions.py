@@ -100,6 +100,18 @@ class TestChoicesByHand:
             loss(policy=-np.ones((1, 2)), advantages=np.ones((1, 2)), ratio_level=level, **CLIPPED)
 
 
+@pytest.mark.fast
+def test_the_formula_reads_advantages_of_as_many_flat_rows_as_tokens_alike() -> None:
+    """As the oracle does: otherwise the limits of a shrunk input would be those of another loss."""
+    inputs: Any = next(case for case in cases.cases_of("grpo") if case.name == "flat-rows").make(
+        np.random.default_rng(5)
+    )
+    small = {"policy": -np.ones(2), "old": -np.ones(2), "lengths": np.array([2, 0]), "advantages": np.array([1.0, 5.0])}
+    np.testing.assert_allclose(
+        textbook.policy_loss(**{**inputs, **small})["gradient_value"], [-1 / 4, -1 / 4], rtol=1e-15
+    )
+
+
 def gradient(answer: Any) -> Any:
     """Return the gradient of the oracle's answer or of the baseline's pair."""
     return answer.gradient if isinstance(answer, oracle.PolicyLoss) else answer[1]

@@ -164,7 +164,8 @@ def rows_of(inputs: Mapping[str, Any]) -> Array:
 
 def of_elements(inputs: Mapping[str, Any], value: Array) -> Array:
     """Broadcast values of rows to elements; values of elements are returned unchanged."""
-    return value if value.shape == inputs["policy"].shape else value[rows_of(inputs)]
+    by_row = inputs["policy"].ndim == 1 and value.shape == np.shape(inputs["lengths"])
+    return value[rows_of(inputs)] if by_row or value.shape != inputs["policy"].shape else value
 
 
 def rounded(inputs: Mapping[str, Any]) -> dict[str, Any]:

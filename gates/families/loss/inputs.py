@@ -115,7 +115,7 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
         return
     grid = Grid.of(inputs, "policy")
     counts = grid.counts
-    policy, old, a = (_wide(grid, inputs.get(name)) for name in ("policy", "old", "advantages"))
+    policy, old, a = (_wide(grid, inputs, name) for name in ("policy", "old", "advantages"))
     named = {"in slots without a token": ~counts}
     if a is not None:
         named |= {"where A < 0": counts & (a < 0.0), "where A > 0": counts & (a > 0.0)}
@@ -131,8 +131,11 @@ def places(inputs: Inputs, output: str) -> Iterator[tuple[str, Array]]:
     yield from row_inputs.in_layout(grid, named)
 
 
-def _wide(grid: Any, values: Any) -> Array | None:
-    return None if values is None else np.asarray(grid.wide(np.asarray(values, np.float64)))
+def _wide(grid: Grid, inputs: Inputs, name: str) -> Array | None:
+    values = inputs.get(name)
+    return (
+        None if values is None else np.asarray(grid.wide(np.asarray(values, np.float64), by_row=name == "advantages"))
+    )
 
 
 # --- valid calls

@@ -15,6 +15,8 @@ from gates.families.program import Choices, Data
 from gates.families.rows import Grid, misread, tokens, total
 from gates.model import Array
 
+BY_ROW = frozenset({"advantages", "weights"})  # where N = B, a flat array holds those of rows
+
 
 class Step:
     """The tokens of a step as (B, T), with the choices of a program.
@@ -39,9 +41,9 @@ class Step:
     def lifted(self, name: str) -> Value:
         """Return an input of slots or rows as (B, T); a `Number` keeps its own errors."""
         values = self.data[name]
-        return self.grid.wide(
-            values if isinstance(values, Number) else self.data.lift(values, self.dtype if self.data.bounded else None)
-        )
+        if not isinstance(values, Number):
+            values = self.data.lift(values, self.dtype if self.data.bounded else None)
+        return self.grid.wide(values, by_row=name in BY_ROW)
 
     def constant(self, name: str) -> Value | None:
         """Return a chosen constant such as ε, or None."""

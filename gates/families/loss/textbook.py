@@ -16,7 +16,7 @@ from gates.arithmetic.bounded import expm1
 from gates.arithmetic.functions import exp, where
 from gates.arithmetic.number import UNIT, Floats, Number, gradient, number, widest
 from gates.families.loss.program import asked
-from gates.families.loss.step import Step
+from gates.families.loss.step import BY_ROW, Step
 from gates.families.loss.terms import kl_term, surrogate, weighted
 from gates.families.program import Data
 from gates.families.rows import Grid
@@ -46,12 +46,12 @@ def policy_loss_in_parts(*, parts: Sequence[int], **inputs: Any) -> dict[str, Fl
     return policy_loss(**inputs, parts=parts)
 
 
-def wide(grid: Grid, values: Any, dtype: str) -> Number:
-    """Return values of tokens or rows as (B, T), 0 outside tokens."""
+def wide(grid: Grid, values: Any, dtype: str, *, by_row: bool = False) -> Number:
+    """Return values of tokens or rows as (B, T), 0 outside tokens; see `Grid.wide`."""
     if isinstance(values, Number):
-        filled: Number = where(grid.counts, grid.wide(values), 0.0)
+        filled: Number = where(grid.counts, grid.wide(values, by_row=by_row), 0.0)
         return filled
-    return number(np.where(grid.counts, grid.wide(np.asarray(values, np.float64)), 0.0), dtype)
+    return number(np.where(grid.counts, grid.wide(np.asarray(values, np.float64), by_row=by_row), 0.0), dtype)
 
 
 def scalar(value: float, dtype: str) -> Number:
@@ -64,7 +64,11 @@ def forms(grid: Grid, policy: Number, inputs: Mapping[str, Any]) -> tuple[list[N
 
     `advantages` of rows and `weights` of tokens may be numbers that carry their own errors.
     """
-    arrays = {name: wide(grid, inputs[name], policy.dtype) for name in BY_TOKEN if inputs.get(name) is not None}
+    arrays = {
+        name: wide(grid, inputs[name], policy.dtype, by_row=name in BY_ROW)
+        for name in BY_TOKEN
+        if inputs.get(name) is not None
+    }
     call = {**inputs, **arrays, "policy": policy.value, "mask": grid.counts, "lengths": None, "row_mask": None}
     step = Step(Data(call, bounded=True), {**asked(call), "sigmoid": "by side"}, policy)
     term, by_hand = where(step.counts, surrogate(step), 0.0), _slope(step)
