@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import gates
 
-BUGS = Path(__file__).parents[2] / "bugs" / "known"
+BUGS = Path(__file__).parents[2] / "bugs" / "blind"
 PRESETS = """
 import numpy as np
 
@@ -42,12 +42,12 @@ def test_presets_are_identified(tmp_path: Path) -> None:
     ("bug", "gate", "message"),
     [
         ("advantages_numpy_std", "advantages.matches-definition", "group z-score with ddof 0 (asked: 1)"),
-        ("kl_weighed_twice", "kl.k1.matches-definition", "weighed by its probability again"),
-        ("logprobs_next_token", "logprobs.selective.matches-definition", "ids shifted by one position to the left"),
-        ("ratio_mean_over_axis", "ratio.matches-definition", "D averaged over the padded width"),
+        ("kl_weighted_by_p", "kl.k1.matches-definition", "weighed by its probability again"),
+        ("logprobs_one_token_late", "logprobs.selective.matches-definition", "ids shifted by one position to the left"),
+        ("ratio_mean_over_width", "ratio.matches-definition", "D averaged over the padded width"),
         ("preference_ipo_target", "preference.ipo.matches-definition", "target 1/β (asked: 1/(2β))"),
         (
-            "sampler_crossing_token",
+            "sampling_top_p_crossing",
             "sampling.filters.keep-the-right-tokens",
             "top-p without the token whose mass reaches p",
         ),
@@ -67,7 +67,7 @@ def test_a_check_names_what_is_computed(bug: str, gate: str, message: str, tmp_p
     ("bug", "op", "message"),
     [
         ("preference_ipo_target", "preference_loss", "target 1/β (asked: 1/(2β))"),
-        ("sampler_crossing_token", "filtered_logprobs", "top-p without the token whose mass reaches p"),
+        ("sampling_top_p_crossing", "filtered_logprobs", "top-p without the token whose mass reaches p"),
     ],
 )
 def test_a_wrong_program_is_identified(bug: str, op: str, message: str, tmp_path: Path) -> None:
