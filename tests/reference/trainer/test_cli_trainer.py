@@ -295,6 +295,7 @@ def test_ones_own_data_and_reward(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long  # docs/training.md, whose commands are run, has the same command
 def test_the_tiny_example_runs_through(tmp_path: Path) -> None:
     """`gates trainer train examples/tiny.toml`, as it stands: every step, its checkpoints, and a reward that rises for all to see."""
     done = gates("trainer", "train", str(ROOT / "examples" / "tiny.toml"), cwd=tmp_path)

@@ -15,6 +15,7 @@ from gates.subjects.peers import environments
 
 ROOT = Path(__file__).resolve().parents[4]
 ADAPTERS = {name: peer for name, peer in environments.peers().items() if peer.subject}
+OFTEN = ("trl", "verl")  # those with most ops; the others are asked by `make record`
 TRACED = """
 import functools, importlib.util, os, sys
 
@@ -73,7 +74,9 @@ def one_gate_of_each_op() -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in OFTEN else pytest.mark.long) for name in ADAPTERS]
+)
 def test_every_answer_calls_the_peer(name: str, tmp_path: Path) -> None:
     """An adapter with a copy of a formula fails, since its answer makes no call into the package."""
     environment = environments.environment(name)
