@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -125,21 +126,31 @@ def _near(row: Algorithm, spread: float) -> dict[str, float]:
 
 
 def derived(
-    case: Case, make: Callable[[np.random.Generator, Callable[[np.random.Generator], Any]], Any], **fields: Any
+    case: Case,
+    make: Callable[[np.random.Generator, Callable[[np.random.Generator], Any]], Any],
+    asks: Mapping[str, Any] = MappingProxyType({}),
+    **fields: Any,
 ) -> Case:
     """Return a case whose inputs are made from those of another; with other choices, from those of the other with these.
 
     Args:
         case: the other one.
         make: returns the inputs from a generator and the function that makes the inputs of the other.
+        asks: conventions that it needs besides those of the other.
         fields: attributes that differ.
     """
     compose = case.compose
 
     def composed_alike(axes: Mapping[str, Any]) -> Case:
-        return derived(compose(axes), make, **fields)  # type: ignore[misc]
+        return derived(compose(axes), make, asks, **fields)  # type: ignore[misc]
 
-    return replace(case, make=lambda rng: make(rng, case.make), compose=composed_alike if compose else None, **fields)
+    return replace(
+        case,
+        make=lambda rng: make(rng, case.make),
+        conventions={**case.conventions, **asks},
+        compose=composed_alike if compose else None,
+        **fields,
+    )
 
 
 def _rare(case: Case) -> Case:

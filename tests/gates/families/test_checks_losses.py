@@ -193,6 +193,14 @@ class TestComposedCases:
         assert composed.level == preset.level
         assert composed.make(np.random.default_rng(0))["poison"] == name.partition("-")[2]
 
+    def test_parts_stay_parts(self) -> None:
+        """Micro-batches of a cap that is read otherwise are the same micro-batches."""
+        whole = next(case for case in load().gates["trainer.micro-batches.add-up"].cases if case.name == "cispo-uneven")
+        assert whole.compose is not None
+        composed = whole.compose({"cispo_bound": "absolute"})
+        assert composed.conventions["parts"] == whole.conventions["parts"]
+        assert composed.make(np.random.default_rng(0))["parts"] == whole.make(np.random.default_rng(0))["parts"]
+
     def test_rare_input_stays_rare(self) -> None:
         """A steep gate far from the policy is fragile to fail, whatever the aggregation."""
         steep = next(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,11 +26,11 @@ PARTS: dict[
 def _part_case(algorithm: str, name: str, *, quick: bool = True, sizes: str = "any", **changes: Any) -> Case:
     whole = cases.case(algorithm, f"{algorithm}-{name}", quick=quick, **changes)
 
-    def make(rng: np.random.Generator) -> Mapping[str, Any]:
-        inputs: dict[str, Any] = dict(whole.make(rng))
+    def make(rng: np.random.Generator, whole_step: Callable[[np.random.Generator], Any]) -> Mapping[str, Any]:
+        inputs: dict[str, Any] = dict(whole_step(rng))
         return {**inputs, "parts": list(PARTS[sizes][len(inputs["mask"])])}
 
-    return replace(whole, make=make, conventions={**whole.conventions, "parts": sizes})
+    return cases.derived(whole, make, {"parts": sizes})
 
 
 def _part_cases() -> Iterator[Case]:
