@@ -72,7 +72,7 @@ record: setup ## check, judge the peers, prove in full, time, calibrate, and rec
 	@nice $(BIN)/python -m pytest -m long
 	@nice $(BIN)/python tools/mutate_numpy_baseline.py --record || [ $$? -eq 1 ] # mutations that only the search shows
 	@nice $(BIN)/python tools/diagnosis_proof.py
-	@$(BIN)/gates check --full --record
+	@$(BIN)/gates check --record
 	@$(BIN)/gates peers sync --require all
 	@$(BIN)/gates peers check --record --require all
 	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
