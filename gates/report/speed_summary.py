@@ -1,4 +1,4 @@
-"""Summarise recorded speeds in a short table: how many times faster than each peer, op by op."""
+"""Summarise recorded speeds in a short table: how many times faster rlkernels is than each peer, by op."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gates.results.speed_file import SpeedResults
 
 
 def speed_summary(runs: Iterable[SpeedResults]) -> str:
-    """Return a markdown table: a row for each peer, a column for each op, the control below.
+    """Return a markdown table with a row for each peer, a column for each op, and the control as its last row.
 
-    The newest measurement of each row counts. A range is of the estimates over shapes and conventions; in brackets are the
-    outermost ends of their 95% intervals. Links are those of a document in docs/.
+    The newest measurement of each row counts. A range covers all shapes and conventions; the outermost ends of the 95%
+    intervals are in brackets. Links are relative to docs/.
     """
-    found = kernels.summary(gather(runs), step=False)
-    if not found:
+    summary = kernels.summary(gather(runs), step=False)
+    if not summary:
         return "No kernel is recorded."
-    return "\n".join(table(found)).replace(f"]({CONFORMANCE})", f"](../results/{CONFORMANCE})")
+    return "\n".join(table(summary)).replace(f"]({CONFORMANCE})", f"](../results/{CONFORMANCE})")

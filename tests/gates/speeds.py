@@ -112,7 +112,7 @@ COMPARED = ComparisonRecord(
 def written(
     folder: Path, *records: Any, name: str = "speed.jsonl", absent: tuple[str, ...] = (), **header: Any
 ) -> SpeedResults:
-    """Write a whole run of some records to `folder`/bench and read it back."""
+    """Write a complete run of the records to `folder`/bench and read it back."""
     writer = Writer(folder / "bench" / name)
     counts = {record.outcome: 1 for record in records}
     for record in (HEADER.model_copy(update=header), ROOFLINE, *records):
@@ -123,7 +123,7 @@ def written(
 
 
 def full_size(folder: Path) -> list[SpeedResults]:
-    """Return runs as large as they get: 92 rows of kernels, 25 of trainers, 12 of a comparison."""
+    """Return the largest runs to expect: about 90 rows of kernels, 25 of trainers, 30 of a comparison."""
     shapes = ("1x128", "1x512", "1x2048", "1x8192", "32x128", "32x512", "32x2048")
     rows = [kernel(op="token_kl", variant="k3", shape=s, peer=p) for s in shapes for p in ("torch", "NumPy", "verl")]
     for shape in ADVANTAGES:

@@ -1,4 +1,4 @@
-"""Render recorded speeds as one HTML page that loads nothing: pictures are in it, no script is."""
+"""Render recorded speeds as one self-contained HTML page with inline pictures and without a script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "page"
 
 
 def render_page(runs: Iterable[SpeedResults]) -> str:
-    """Return the page. Text from peers cannot become markup: it is escaped, and the policy allows no script."""
+    """Return the page. Text from peers is escaped, and the content security policy allows no script."""
     recorded, sections = document(runs, whole=True)
     environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
     environment.trim_blocks = environment.lstrip_blocks = True

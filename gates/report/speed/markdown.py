@@ -1,4 +1,4 @@
-"""Render recorded speeds as markdown, and the pictures that stand beside it."""
+"""Render recorded speeds as markdown with pictures."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from gates.report.speed.pictures import drawn
 from gates.results.speed_file import SpeedResults
 
 MOST_LINES = 200
-CUT = "More are in the page and in the files."
+CUT = "The HTML page and the files list the others."
 INTRODUCTION = (
-    "Rendered by `gates report` from [bench/](bench/), where every number is. "
-    "[benchmarks.md](../docs/benchmarks.md) says how to run it."
+    "Rendered by `gates report` from the recorded runs in [bench/](bench/), which hold every number. "
+    "[benchmarks.md](../docs/benchmarks.md) explains how to run the benchmarks."
 )
 
 
 def render_speed(runs: Iterable[SpeedResults]) -> str:
-    """Return one document over all runs."""
+    """Render one document for all runs, with lists shortened until it has at most MOST_LINES lines where possible."""
     _, sections = document(runs)
     lines = list(_lines(sections))
     while len(lines) > MOST_LINES and _shortened(sections):
@@ -27,10 +27,10 @@ def render_speed(runs: Iterable[SpeedResults]) -> str:
 
 
 def render_pictures(runs: Iterable[SpeedResults]) -> dict[str, str]:
-    """Return the pictures of that document by the name that it gives them."""
+    """Return the pictures of that document by file name."""
     _, sections = document(runs)
-    found = [part for section in sections for part in section.parts if isinstance(part, Figure)]
-    return {figure.file: drawn(figure) for figure in found}
+    figures = [part for section in sections for part in section.parts if isinstance(part, Figure)]
+    return {figure.file: drawn(figure) for figure in figures}
 
 
 def _lines(sections: Iterable[Section]) -> Iterator[str]:
@@ -40,20 +40,20 @@ def _lines(sections: Iterable[Section]) -> Iterator[str]:
 
 
 def _shortened(sections: Sequence[Section]) -> bool:
-    """Cut a line from the list that may lose the most; return whether there was one."""
-    found = [
-        (len(part.items) - part.least, section, place)
+    """Remove a line from the list with the most removable lines; return whether there was one."""
+    lists = [
+        (len(part.items) - part.least, section, index)
         for section in sections
-        for place, part in enumerate(section.parts)
+        for index, part in enumerate(section.parts)
         if isinstance(part, Items) and 0 < part.least < len(part.items)
     ]
-    if not found:
+    if not lists:
         return False
-    _, section, place = max(found, key=lambda one: one[0])
-    part = section.parts[place]
+    _, section, index = max(lists, key=lambda entry: entry[0])
+    part = section.parts[index]
     assert isinstance(part, Items)
     kept = [item for item in part.items if item != CUT]
-    section.parts[place] = Items([*kept[:-1], CUT], part.least)
+    section.parts[index] = Items([*kept[:-1], CUT], part.least)
     return True
 
 
@@ -76,11 +76,11 @@ def _part(part: Part) -> Iterator[str]:
             yield f"![{part.caption}]({part.file})"
 
 
-def table(found: Table) -> Iterator[str]:
+def table(content: Table) -> Iterator[str]:
     """Yield the lines of a table."""
-    yield _row(found.head)
-    yield _row(["---"] * len(found.head))
-    for cells in found.rows:
+    yield _row(content.head)
+    yield _row(["---"] * len(content.head))
+    for cells in content.rows:
         yield _row(cells)
 
 

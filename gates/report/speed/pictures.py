@@ -1,4 +1,4 @@
-"""Draw speed against size with the roofline, as SVG without another library: the same records give the same bytes."""
+"""Draw speed against size with the roofline as SVG, without another library; equal records give equal bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from gates.report.speed.recorded import WRONG, Kernel, Recorded, peer_order
 
 WIDTH, HEIGHT = 360, 300  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 52, 18, 26, 44
-LEGEND = 16  # the height of a line of it
+LEGEND = 16  # height of one of its lines
 COLUMNS = 2
 MOST_PEERS = 8  # in a panel
 OURS, ROOFLINE = "rlkernels (ours)", "roofline"
-#: Okabe and Ito's colours, which people with any colour vision tell apart; no yellow, which is lost on white.
+#: The palette of Okabe and Ito, safe for colour-blind readers, without its yellow, which is hard to see on white.
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9")
 MARKERS = (
     "M-4,-4h8v8h-8z",  # square
@@ -41,7 +41,7 @@ PREFIXES = {0: "", 3: "k", 6: "M", 9: "G", 12: "T"}
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How a line is drawn."""
+    """The style of a line."""
 
     colour: str
     dash: str
@@ -51,7 +51,7 @@ class Look:
 
 @dataclass(slots=True)
 class Lines:
-    """The points of a panel by name: size and numbers a second; and the peers that conformance calls wrong."""
+    """The lines of a panel: elements per second by size for each name, and the peers that conformance grades wrong."""
 
     title: str
     points: dict[str, dict[int, float]] = field(default_factory=lambda: defaultdict(dict))
@@ -69,18 +69,18 @@ PICTURES: Mapping[str, tuple[str, str, str]] = {  # file, caption and unit by th
 
 
 def figures(recorded: Recorded, *names: str) -> Iterator[Figure]:
-    """Yield a picture of the named ops, a panel for each variant that has a line; nothing where there is none."""
-    found = [
+    """Yield a picture of the named ops with a panel for each variant that has at least two sizes, if there is one."""
+    candidates = [
         lines
         for title, kernels in recorded.ops.items()
         if kernels[0].op in names and (lines := _lines(title, kernels)).points[OURS]
     ]
-    panels = [lines for lines in found if len(lines.points[OURS]) > 1]
+    panels = [lines for lines in candidates if len(lines.points[OURS]) > 1]
     if panels:
         file, caption, unit = PICTURES[names[0]]
         looks = _looks(recorded)
         left_out = sorted({peer for lines in panels for peer in lines.left_out}, key=peer_order)
-        note = f"; {', '.join(left_out)}: in the table" if left_out else ""
+        note = f"; only in the table: {', '.join(left_out)}" if left_out else ""
         yield Figure(file, f"{caption}, higher is faster{note}", [panel(lines, unit, looks) for lines in panels])
 
 
@@ -97,7 +97,7 @@ def _lines(title: str, kernels: Sequence[Kernel]) -> Lines:
             continue
         ours[count].append(row.ours.median_us)
         if row.theirs and row.peer not in lines.left_out:
-            # of two inputs of one size the slower one is drawn
+            # for two inputs of equal size, draw the slower one
             lines.points[row.peer][count] = min(
                 lines.points[row.peer].get(count, math.inf), _rate(count, row.theirs.median_us)
             )
@@ -114,20 +114,20 @@ def _rate(count: int, microseconds: float) -> float:
 
 
 def _looks(recorded: Recorded) -> dict[str, Look]:
-    """Return how each line is drawn, the same in all pictures; colours come back with another dash and marker."""
-    found = {
+    """Return the style of each line, the same in all pictures; repeated colours get another dash and marker."""
+    looks = {
         OURS: Look("currentColor", "", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", filled=True),
         ROOFLINE: Look("currentColor", "1 3", "", filled=False),
     }
     for number, name in enumerate(sorted({k.row.peer for k in recorded.kernels if k.row.peer}, key=peer_order)):
-        again, k = divmod(number, len(COLOURS))
-        dash, marker = DASHES[(k + 3 * again) % len(DASHES)], MARKERS[(k + again) % len(MARKERS)]
-        found[name] = Look(COLOURS[k], dash, marker, filled=not again)
-    return found
+        cycle, k = divmod(number, len(COLOURS))
+        dash, marker = DASHES[(k + 3 * cycle) % len(DASHES)], MARKERS[(k + cycle) % len(MARKERS)]
+        looks[name] = Look(COLOURS[k], dash, marker, filled=not cycle)
+    return looks
 
 
 def panel(lines: Lines, unit: str, looks: Mapping[str, Look]) -> str:
-    """Return one panel as an SVG element; it takes the colour of the text around it."""
+    """Return one panel as an SVG element in the colour of the surrounding text."""
     names = [name for name in (OURS, *lines.points, ROOFLINE) if lines.points.get(name)]
     names = list(dict.fromkeys(names))
     names = [*(n for n in names if n != ROOFLINE), *(n for n in names if n == ROOFLINE)]
@@ -138,7 +138,7 @@ def panel(lines: Lines, unit: str, looks: Mapping[str, Look]) -> str:
         *_frame(lines.title, unit, x, y),
         *(piece for name in names for piece in _line(lines.points[name], looks[name], x, y)),
     ]
-    alt = escape(f"{lines.title}: {unit} a second against size, with the roofline")
+    alt = escape(f"{lines.title}: {unit} per second against size, with the roofline")
     total = HEIGHT + height
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {total}" width="{WIDTH}" height="{total}" role="img" '
@@ -156,13 +156,13 @@ class Axis:
     end: int
 
     def at(self, value: float) -> float:
-        """Return the place of a value."""
+        """Return the coordinate of a value."""
         share = (math.log10(value) - self.low) / (self.high - self.low)
         return round(self.start + (self.end - self.start) * share, 1)
 
     @property
     def ticks(self) -> list[int]:
-        """Return the powers of ten that are named."""
+        """Return the exponents of the labelled powers of ten."""
         return list(range(self.low, self.high + 1))
 
 
@@ -180,30 +180,30 @@ def _frame(title: str, unit: str, x: Axis, y: Axis) -> Iterator[str]:
         at = y.at(10.0**power)
         yield f'<path class="g" d="M{LEFT},{at}H{WIDTH - RIGHT}"/><text class="t" x="{LEFT - 5}" y="{at + 4}" text-anchor="end">{_named(power)}</text>'
     yield f'<path class="a" fill="none" d="M{LEFT},{TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>'
-    yield f'<text class="t" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(unit)} in a call</text>'
+    yield f'<text class="t" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(unit)} per call</text>'
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    yield f'<text class="t" transform="translate(12,{middle})rotate(-90)" text-anchor="middle">{escape(unit)} a second</text>'
+    yield f'<text class="t" transform="translate(12,{middle})rotate(-90)" text-anchor="middle">{escape(unit)} per second</text>'
 
 
 def _named(power: int) -> str:
-    """Return a power of ten with a prefix: 10k, 1M."""
+    """Format a power of ten with a prefix: 10k, 1M."""
     base = min(max(3 * (power // 3), 0), 12)
     return f"{10 ** (power - base):g}{PREFIXES[base]}"
 
 
 def _line(points: Mapping[int, float], look: Look, x: Axis, y: Axis) -> Iterator[str]:
-    places = [(x.at(count), y.at(rate)) for count, rate in sorted(points.items())]
+    coordinates = [(x.at(count), y.at(rate)) for count, rate in sorted(points.items())]
     dash = f' stroke-dasharray="{look.dash}"' if look.dash else ""
-    yield f'<polyline class="l" stroke="{look.colour}"{dash} points="{" ".join(f"{a},{b}" for a, b in places)}"/>'
+    yield f'<polyline class="l" stroke="{look.colour}"{dash} points="{" ".join(f"{a},{b}" for a, b in coordinates)}"/>'
     if look.marker:
         fill = look.colour if look.filled else "none"
-        marks = "".join(f'<path transform="translate({a},{b})" d="{look.marker}"/>' for a, b in places)
+        marks = "".join(f'<path transform="translate({a},{b})" d="{look.marker}"/>' for a, b in coordinates)
         yield f'<g class="m" fill="{fill}" stroke="{look.colour}">{marks}</g>'
 
 
 def _legend(names: Sequence[str], wrong: Sequence[str], looks: Mapping[str, Look]) -> tuple[str, int]:
-    """Return the legend below the panel, two names a line, and its height."""
-    items = [(name, looks.get(name)) for name in names] + [(f"{name}: wrong, so no speed", None) for name in wrong]
+    """Return the legend below the panel, two names per line, and its height."""
+    items = [(name, looks.get(name)) for name in names] + [(f"{name}: graded wrong, not timed", None) for name in wrong]
     pieces = []
     row = column = 0
     for name, look in items:
@@ -226,16 +226,16 @@ def _legend(names: Sequence[str], wrong: Sequence[str], looks: Mapping[str, Look
 
 
 def drawn(figure: Figure) -> str:
-    """Return a picture as a file by itself, readable on a light and on a dark ground."""
+    """Return a picture as a standalone file, readable on light and on dark backgrounds."""
     sizes = [int(text.partition('height="')[2].partition('"')[0]) for text in figure.panels]
     rows = [sizes[start : start + COLUMNS] for start in range(0, len(sizes), COLUMNS)]
     width, height = WIDTH * min(COLUMNS, len(sizes)) + 16, sum(map(max, rows)) + 16
-    placed = []
+    panels = []
     for number, text in enumerate(figure.panels):
         row, column = divmod(number, COLUMNS)
         top = 8 + sum(max(heights) for heights in rows[:row])
-        placed.append(text.replace("<svg ", f'<svg x="{8 + column * WIDTH}" y="{top}" ', 1))
+        panels.append(text.replace("<svg ", f'<svg x="{8 + column * WIDTH}" y="{top}" ', 1))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img">'
-        f"<title>{escape(figure.caption)}</title><style>{ALONE}{STYLE}</style>{''.join(placed)}</svg>\n"
+        f"<title>{escape(figure.caption)}</title><style>{ALONE}{STYLE}</style>{''.join(panels)}</svg>\n"
     )

@@ -1,4 +1,4 @@
-"""Speeds that other projects published in their own documents: facts beside ours, measured by their authors, not here."""
+"""Times that other projects published in their own documentation; their authors measured them, we did not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A document, where its figures were measured, and what they are of."""
+    """A document, the machine of its measurements, and what was measured."""
 
     letter: str
     document: str
@@ -18,7 +18,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Medians in microseconds at one shape, by side."""
+    """Medians in microseconds at one shape, by library."""
 
     source: str
     op: str
@@ -31,25 +31,27 @@ SOURCES = (
         "A",
         "rlox documentation, “rlox vs TRL-style Operations”",
         "machine not named, CPU",
-        "TRL's statements rewritten there, in float32, rlox in float64; advantages in one call, KL in a Python loop over sequences",
+        "TRL's statements, rewritten by the authors, in float32, rlox in float64; advantages in one call, KL in a Python loop over sequences",
     ),
     Source(
         "B",
         "rlox documentation, “LLM Post-Training with rlox”",
         "a cloud machine with 8 virtual CPUs",
-        "float32 KL; called TRL (PyTorch) there",
+        "float32 KL; the source calls the peer TRL (PyTorch)",
     ),
     Source(
         "C",
         "rlox documentation, “LLM Post-Training Operations”",
         "macOS, machine not named",
-        "one call a group; its KL table is of Σ exp(p)·(p − q), another formula, and so stands nowhere here",
+        "one call per group; its KL table is left out because it times another formula, Σ exp(p)·(p − q)",
     ),
 )
 
 
-def _table(source: str, op: str, sides: Sequence[str], rows: Mapping[tuple[int, int], Sequence[float]]) -> list[Times]:
-    return [Times(source, op, shape, dict(zip(sides, times, strict=True))) for shape, times in rows.items()]
+def _table(
+    source: str, op: str, libraries: Sequence[str], rows: Mapping[tuple[int, int], Sequence[float]]
+) -> list[Times]:
+    return [Times(source, op, shape, dict(zip(libraries, times, strict=True))) for shape, times in rows.items()]
 
 
 KERNELS = (
@@ -91,7 +93,7 @@ KERNELS = (
 
 @dataclass(frozen=True, slots=True)
 class PublishedTrainer:
-    """One trainer's figures as its authors published them."""
+    """The measurements of one trainer as its authors published them."""
 
     target: str
     comparison: str
@@ -121,7 +123,7 @@ TRAINERS_WORKLOAD = ("qwen3-0.6b", "4-bit", "G4", "T256")
 
 @dataclass(frozen=True, slots=True)
 class PublishedStep:
-    """The parts of one GRPO step in seconds, least and greatest."""
+    """The parts of one GRPO step, each with its least and greatest seconds."""
 
     model: str
     source: str
@@ -129,12 +131,12 @@ class PublishedStep:
 
     @property
     def least(self) -> float:
-        """Return the shortest step."""
+        """Return the seconds of the shortest step."""
         return sum(low for low, _ in self.parts.values())
 
     @property
     def greatest(self) -> float:
-        """Return the longest step."""
+        """Return the seconds of the longest step."""
         return sum(high for _, high in self.parts.values())
 
 
@@ -151,5 +153,5 @@ STEP = PublishedStep(
 
 
 def kernels(op: str, shape: Sequence[int]) -> list[Times]:
-    """Return what was published of an op at a shape."""
-    return [found for found in KERNELS if found.op == op and found.shape == tuple(shape[:2])]
+    """Return the published times of an op at a shape."""
+    return [times for times in KERNELS if times.op == op and times.shape == tuple(shape[:2])]

@@ -18,7 +18,7 @@ MOST = 40  # lines of ops, trainers and comparisons
 
 
 def render_screen(runs: Iterable[SpeedResults]) -> str:
-    """Return the summary of the runs as text."""
+    """Render the summary of the runs as text."""
     recorded = gather(runs)
     return "\n".join(_lines(recorded)) + "\n"
 
@@ -39,8 +39,8 @@ def _lines(recorded: Recorded) -> Iterator[str]:
             [*pieces, *([f"and {len(recorded.runs) - 1} older runs"] if len(recorded.runs) > 1 else [])], width, " · "
         )
     for run in recorded.runs:
-        if doubted := remarks.doubts(run):
-            yield from sentence(f"! {run.path.name}: {'; '.join(doubted)}: conclude nothing", width)
+        if reasons := remarks.doubts(run):
+            yield from sentence(f"! {run.path.name}: {'; '.join(reasons)}: conclude nothing", width)
     if recorded.kernels or recorded.trainers:
         yield from sentence(in_plain(counts(recorded)), width)
     body = [*_kernels(recorded, width), *_trainers(recorded, width), *_compared(recorded.comparisons, width)]
@@ -49,17 +49,17 @@ def _lines(recorded: Recorded) -> Iterator[str]:
         yield f"{len(body) - MOST} more lines; --out FILE.md has all of them"
     if recorded.kernels or recorded.trainers:
         yield from sentence(
-            "Times faster is the peer's time over ours with its 95% interval; control is ours over ours in the same pairs. "
-            "--out FILE.md or FILE.html has every shape, what it means for a step, and our bias.",
+            "A ratio is the peer's time divided by the time of rlkernels, with its 95% interval; the control compares rlkernels "
+            "with itself in the same pairs. --out FILE.md or FILE.html adds every shape, the time saved in a step, and our bias.",
             width,
         )
 
 
 def _kernels(recorded: Recorded, width: int) -> Iterator[str]:
-    for title, found in recorded.by_op.items():
-        if any(kernel.row.peer for kernel in found):
+    for title, rows in recorded.by_op.items():
+        if any(kernel.row.peer for kernel in rows):
             yield from _indented(
-                f"{title}:", f"{in_plain(kernels.against(found))} · control {in_plain(kernels.control(found))}", width
+                f"{title}:", f"{in_plain(kernels.against(rows))} · control {in_plain(kernels.control(rows))}", width
             )
 
 
@@ -69,11 +69,11 @@ def _trainers(recorded: Recorded, width: int) -> Iterator[str]:
         yield from _indented(f"{head}:", rest, width)
 
 
-def _compared(found: Iterable[ComparisonRecord], width: int) -> Iterator[str]:
-    for row in found:
-        words = f"{row.verdict} {interval(row.ratio)}" if row.verdict and row.ratio else f"{row.outcome} {row.reason}"
+def _compared(comparisons: Iterable[ComparisonRecord], width: int) -> Iterator[str]:
+    for row in comparisons:
+        result = f"{row.verdict} {interval(row.ratio)}" if row.verdict and row.ratio else f"{row.outcome} {row.reason}"
         noise = f" · control {interval(row.control)}" if row.control else ""
-        yield from _indented(f"{row.benchmark}, {row.right[:12]} over {row.left[:12]}:", f"{words}{noise}", width)
+        yield from _indented(f"{row.benchmark}, {row.right[:12]} over {row.left[:12]}:", f"{result}{noise}", width)
 
 
 def _indented(head: str, text: str, width: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What the time that an op saves is of a whole training step, and what that means."""
+"""How much of a training step each op's saving amounts to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gates.report.speed.numbers import dimensions, percent, size
 from gates.report.speed.recorded import REFERENCE, Kernel, Recorded, Trainer
 from gates.results.speed_records import Interval
 
-VOCABULARY = 32_000  # from here on the logits of a shape are those of a real model
-NOTHING, LITTLE = 1e-3, 1e-2  # of a step; below them an op does not matter, or little
-#: The batch of the published step, which its document does not name: an assumption of this report.
+VOCABULARY = 32_000  # least vocabulary of a real model
+NEGLIGIBLE, SMALL = 1e-3, 1e-2  # savings below these shares of a step
+#: The batch of the published step: an assumption of this report, since its source does not state one.
 COMPLETIONS, TOKENS = 64, 512
 
 Work = Literal["completions", "tokens", "sampled", "scored"]
-#: What an op works on in a step: once on all completions or tokens, or on a row of logits for each token.
+#: The work of an op in a step: one call for all completions or tokens, or a row of logits for each token.
 WORK: dict[str, Work] = {
     "group_advantages": "completions",
     "pack_sequences": "completions",
@@ -35,17 +35,17 @@ ROWS = ("sampled", "scored")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A training step: how long it takes and how much of each work is in it."""
+    """A training step: its duration and the amount of each kind of work."""
 
     name: str
     seconds: float
-    vocabulary: bool  # of a real model's size
+    vocabulary: bool  # whether it is as large as a real model's
     work: dict[Work, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The time that one op saves in a step against each peer, least and greatest, in seconds and of the step."""
+    """The least and the greatest time that an op saves in a step, over all peers."""
 
     shape: str
     calls: float
@@ -56,42 +56,41 @@ class Share:
 
     @property
     def most(self) -> float:
-        """Return the greatest share of the step."""
+        """Return the largest saving, or loss, as a share of the step."""
         return max(abs(self.least_s), abs(self.most_s)) / self.step.seconds
 
     @property
     def words(self) -> str:
-        """Return the share in percent."""
+        """Format the range of savings relative to the step."""
         ends = [percent(value / self.step.seconds) for value in (self.least_s, self.most_s)]
         return " to ".join(dict.fromkeys(ends))
 
     @property
     def meaning(self) -> str:
-        """Return whether it matters."""
-        if self.most < NOTHING:
-            return "does not matter"
-        words = "matters little" if self.most < LITTLE else "matters"
-        where = " on a processor" if self.logits else ""
-        return f"{words}{where}"
+        """Return a word for the size of the saving."""
+        if self.most < NEGLIGIBLE:
+            return "negligible"
+        size = "small" if self.most < SMALL else "large"
+        return f"{size}, on a CPU" if self.logits else size
 
 
 def published_step() -> Step:
-    """Return the published step at its shortest, of which every share is the greatest."""
+    """Return the published step at its shortest, which gives the largest shares."""
     tokens = COMPLETIONS * TOKENS
     work: dict[Work, int] = {"completions": COMPLETIONS, "tokens": tokens, "sampled": tokens, "scored": 2 * tokens}
     return Step(f"{published.STEP.model} step", published.STEP.least, vocabulary=True, work=work)
 
 
 def reference_step(recorded: Recorded) -> tuple[Step, Trainer] | None:
-    """Return the step of our own trainer with the most generated tokens on the largest vocabulary, if one was timed."""
-    found = [
+    """Return the step of the reference trainer with the largest vocabulary and the most tokens, if one was timed."""
+    candidates = [
         (trainer, trainer.row.step_s)
         for trainer in recorded.trainers
         if trainer.row.target == REFERENCE and trainer.shown and trainer.row.step_s and trainer.row.generated_tokens
     ]
-    if not found:
+    if not candidates:
         return None
-    trainer, step_s = max(found, key=lambda one: (_real(one[0].row.model), one[0].row.generated_tokens))
+    trainer, step_s = max(candidates, key=lambda pair: (_real(pair[0].row.model), pair[0].row.generated_tokens))
     row = trainer.row
     completions = round(row.samples_per_s.value * step_s.value) if row.samples_per_s else 0
     work: dict[Work, int] = {
@@ -100,23 +99,23 @@ def reference_step(recorded: Recorded) -> tuple[Step, Trainer] | None:
         "sampled": row.generated_tokens,
         "scored": row.forward_tokens or row.generated_tokens,
     }
-    return Step("step of our reference trainer", step_s.value, _real(row.model), work), trainer
+    return Step("step of the reference trainer", step_s.value, _real(row.model), work), trainer
 
 
 def _real(model: str) -> bool:
-    """Return whether a model has a real vocabulary; the tiny ones have a few hundred tokens."""
+    """Return whether a model has a real vocabulary; tiny models have a few hundred tokens."""
     return not model.startswith(("tiny", "ten", "narrow"))
 
 
 def share(kernels: Sequence[Kernel], step: Step) -> Share | None:
-    """Return what an op saves in a step against the peers, at the measured shape that is nearest to the step's work.
+    """Return the time that an op saves in a step, from the measured shape nearest to the step's work.
 
-    An op on completions or tokens is called once a step. One on logits costs each token its part of a call; it has no
-    share in a step whose vocabulary is not that of the shape.
+    An op on completions or tokens is called once per step. An op on logits is called as often as the tokens need; it has no
+    share in a step whose vocabulary is too small.
 
     Args:
-        kernels: of one op and variant.
-        step: what the time is set against.
+        kernels: measurements of one op.
+        step: the training step.
     """
     kind = WORK.get(kernels[0].op) if kernels else None
     amount = step.work.get(kind, 0) if kind else 0
@@ -139,7 +138,7 @@ def share(kernels: Sequence[Kernel], step: Step) -> Share | None:
 
 
 def step_words(trainer: Trainer, step_s: Interval | None) -> str:
-    """Return which step of ours was taken."""
+    """Describe a measured step: model, workload, duration, tokens."""
     row = trainer.row
-    long = f"{step_s.value:.3g} s" if step_s else "unknown"
-    return f"{row.model}, {row.workload}: {long}, {row.generated_tokens:,} generated tokens"
+    duration = f"{step_s.value:.3g} s" if step_s else "unknown"
+    return f"{row.model}, {row.workload}: {duration}, {row.generated_tokens:,} generated tokens"

@@ -1,4 +1,4 @@
-"""The table of trainers, the published row beside them, and the settings in which the targets differ."""
+"""The tables of trainers with the published row, the entry points, and the settings that differ."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gates.results.speed_records import Interval, TrainerRecord
 
 Groups = dict[tuple[str, str], list[Trainer]]  # by model and workload
 GB = 1e9
-MOST_ROWS, FEW_ROWS = 28, 16  # of the table of trainers: up to so many are all shown, of more only these
+MOST_ROWS, FEW_ROWS = 28, 16  # the full table shows up to MOST_ROWS; of more rows it shows FEW_ROWS
 MOST_SETTINGS = 16
-LONGEST = 60  # letters of a setting's value
+LONGEST = 60  # characters of a setting's value
 COLUMNS: dict[str, Callable[[TrainerRecord], Interval | None]] = {
     "rollout tok/s": lambda row: row.rollout_tokens_per_s,
     "gradient s": lambda row: row.gradient_s,
@@ -30,17 +30,17 @@ HEAD = (
     "model, workload",
     *COLUMNS,
     "peak GB, framework / RSS",
-    "time over the reference's",
+    "time relative to the reference",
     "control",
 )
 
 
 def parts(recorded: Recorded, *, whole: bool) -> Iterator[Part]:
-    """Yield the table of trainers, what was published, and how the targets differ.
+    """Yield the tables of trainers, notes on the measurements, and the settings that differ.
 
     Args:
-        recorded: with trainers.
-        whole: show every figure of every workload, however many there are.
+        recorded: the rows of the report, with at least one trainer.
+        whole: show every measurement of every workload.
     """
     groups = _groups(recorded.trainers)
     shown = list(groups) if whole else _chosen(groups)
@@ -51,23 +51,23 @@ def parts(recorded: Recorded, *, whole: bool) -> Iterator[Part]:
         if name == last:
             rows.append(_published())
     yield Table(HEAD, rows, "Trainers")
-    if others := {name: trainers for name, trainers in groups.items() if name not in shown}:
-        yield _short_table(others)
+    if hidden := {name: trainers for name, trainers in groups.items() if name not in shown}:
+        yield _short_table(hidden)
     yield Items([*_notes(recorded.trainers), *_entries(recorded.trainers)])
     if settings := list(_settings(groups)):
-        yield Paragraph("Settings that differ between the targets that have them:")
+        yield Paragraph("Settings with different values, among the targets that have them:")
         yield Items(settings, 5)
 
 
 def _chosen(groups: Groups) -> list[tuple[str, str]]:
-    """Return the workloads that are shown in full: those of the published model, then the first of each model, and on."""
-    place: dict[tuple[str, str], int] = {}
+    """Return the workloads to show in full: those of the published model, then the first, second, … of each model."""
+    position: dict[tuple[str, str], int] = {}
     for model, workload in groups:
-        place[model, workload] = sum(name == model for name, _ in place)
+        position[model, workload] = sum(name == model for name, _ in position)
     chosen: list[tuple[str, str]] = []
     left = sum(map(len, groups.values()))
     left = left if left <= MOST_ROWS else FEW_ROWS
-    for name in sorted(groups, key=lambda name: (not _like_published(name[0]), place[name])):
+    for name in sorted(groups, key=lambda name: (not _like_published(name[0]), position[name])):
         if not chosen or len(groups[name]) <= left:
             chosen.append(name)
             left -= len(groups[name])
@@ -75,18 +75,18 @@ def _chosen(groups: Groups) -> list[tuple[str, str]]:
 
 
 def _short_table(groups: Groups) -> Table:
-    """Return a row for each workload: the reference's steps a second, and what each target takes over it."""
+    """Return a row for each workload: the reference's steps per second, and the relative time of each target."""
     targets = sorted({t.row.target for rows in groups.values() for t in rows if t.row.target != REFERENCE})
     rows: list[Sequence[Text]] = []
     for (model, workload), trainers in groups.items():
-        found = {trainer.row.target: trainer for trainer in trainers}
-        own = found.get(REFERENCE)
+        by_target = {trainer.row.target: trainer for trainer in trainers}
+        own = by_target.get(REFERENCE)
         speed = short(own.row.iterations_per_s.value) if own and own.shown and own.row.iterations_per_s else "–"
         noise = interval(own.row.control) if own and own.row.control else "–"
-        cells = [_time(found[target]) if target in found else "" for target in targets]
+        cells = [_time(by_target[target]) if target in by_target else "" for target in targets]
         rows.append([f"{model}, {workload}", speed, *cells, noise])
-    head = ["time over the reference's", "reference it/s", *targets, "control"]
-    return Table(head, rows, "Time over the reference's on the other workloads")
+    head = ["time relative to the reference", "reference it/s", *targets, "control"]
+    return Table(head, rows, "Time relative to the reference on the other workloads")
 
 
 def _time(trainer: Trainer) -> Text:
@@ -97,10 +97,12 @@ def _time(trainer: Trainer) -> Text:
 
 def _groups(trainers: Sequence[Trainer]) -> Groups:
     """Return the trainers by model and workload, the reference first."""
-    found: dict[tuple[str, str], list[Trainer]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Trainer]] = defaultdict(list)
     for trainer in trainers:
-        found[trainer.row.model, trainer.row.workload].append(trainer)
-    return {name: sorted(rows, key=lambda t: (t.row.target != REFERENCE, t.row.target)) for name, rows in found.items()}
+        groups[trainer.row.model, trainer.row.workload].append(trainer)
+    return {
+        name: sorted(rows, key=lambda t: (t.row.target != REFERENCE, t.row.target)) for name, rows in groups.items()
+    }
 
 
 def _like_published(model: str) -> bool:
@@ -109,82 +111,82 @@ def _like_published(model: str) -> bool:
 
 def _row(trainer: Trainer) -> list[Text]:
     row = trainer.row
-    named: list[Text] = [code(row.target), row.comparison or "–", f"{row.model}, {row.workload}"]
+    labels: list[Text] = [code(row.target), row.comparison or "–", f"{row.model}, {row.workload}"]
     if not trainer.shown:
-        place = grade(WRONG) if row.conformance == WRONG else strong(row.outcome)
-        return [*named, place, *[""] * (len(HEAD) - len(named) - 1)]
-    figures = [short(found.value) if (found := get(row)) else "–" for get in COLUMNS.values()]
+        outcome = grade(WRONG) if row.conformance == WRONG else strong(row.outcome)
+        return [*labels, outcome, *[""] * (len(HEAD) - len(labels) - 1)]
+    estimates = [short(estimate.value) if (estimate := column(row)) else "–" for column in COLUMNS.values()]
     ratio = interval(row.ratio) if row.ratio else "1" if row.target == REFERENCE else "–"
-    return [*named, *figures, _peak(row), ratio, interval(row.control) if row.control else "–"]
+    return [*labels, *estimates, _peak(row), ratio, interval(row.control) if row.control else "–"]
 
 
 def _peak(row: TrainerRecord) -> str:
-    """Return the peak memory as the framework counts it, and of the whole process."""
-    found = [f"{size / GB:.2f}" if size else "–" for size in (row.peak_memory_bytes, row.peak_rss_bytes)]
-    return " / ".join(found)
+    """Format the peak memory as the framework counts it, and that of the whole process."""
+    sizes = [f"{size / GB:.2f}" if size else "–" for size in (row.peak_memory_bytes, row.peak_rss_bytes)]
+    return " / ".join(sizes)
 
 
 def _published() -> list[Text]:
-    """Return the row that mlxrl's authors published."""
-    one = published.TRAINERS[0]
-    figures = (one.rollout_tokens_per_s, one.gradient_s, one.samples_per_s, one.iterations_per_s)
-    name: Text = [code(one.target), " as published, not measured here"]
-    shown = ["–" if value is None else f"{value:g}" for value in figures]
-    where = f"{', '.join(published.TRAINERS_WORKLOAD)}, {published.TRAINERS_SOURCE.machine}"
-    return [name, one.comparison, where, *shown, f"{one.peak_gb} / –", "–", "–"]
+    """Return the row of measurements that mlxrl's authors published."""
+    mlxrl = published.TRAINERS[0]
+    values = (mlxrl.rollout_tokens_per_s, mlxrl.gradient_s, mlxrl.samples_per_s, mlxrl.iterations_per_s)
+    name: Text = [code(mlxrl.target), " as published, not measured here"]
+    cells = ["–" if value is None else f"{value:g}" for value in values]
+    workload = f"{', '.join(published.TRAINERS_WORKLOAD)}, {published.TRAINERS_SOURCE.machine}"
+    return [name, mlxrl.comparison, workload, *cells, f"{mlxrl.peak_gb} / –", "–", "–"]
 
 
 def _notes(trainers: Sequence[Trainer]) -> Iterator[Text]:
     source = published.TRAINERS_SOURCE
     passes = [trainer.row.passes for trainer in trainers if trainer.shown and trainer.row.passes]
-    many = f", {span(passes)} processes each, in turns" if passes else ""
+    processes = f", in {span(passes)} processes, interleaved with the other targets" if passes else ""
     yield (
-        f"Each target runs in its own environment through its own entry point{many}. Rollout counts completion tokens only. "
-        "Gradient is a step without generation. RSS is of the whole process. Warm-up with compilation is in no figure. Time "
-        "over the reference's is that of a step for each completion token, or of generation where the comparison is "
-        "“generation only”; above 1 is slower."
+        f"Each target runs in its own environment through its own entry point{processes}. Rollout counts completion tokens "
+        "only. Gradient is the time of a step without generation. RSS is that of the whole process. All columns exclude warm-up "
+        "and compilation. Time relative to the reference is per completion token, of a whole step, or of generation alone if "
+        "the comparison is “generation only”; above 1 is slower."
     )
-    others = "; ".join(
-        f"{one.target} ({one.comparison}) {one.rollout_tokens_per_s:g} tok/s"
-        + (f", {one.iterations_per_s:g} it/s" if one.iterations_per_s else "")
-        for one in published.TRAINERS[1:]
+    peers = "; ".join(
+        f"{row.target} ({row.comparison}) {row.rollout_tokens_per_s:g} tok/s"
+        + (f", {row.iterations_per_s:g} it/s" if row.iterations_per_s else "")
+        for row in published.TRAINERS[1:]
     )
-    yield f"Published: {source.document}, {source.machine}; {source.note}. The same table has: {others}."
+    yield f"Published: {source.document}, {source.machine}; {source.note}. The same table lists {peers}."
 
 
 def _entries(trainers: Sequence[Trainer]) -> Iterator[Text]:
-    """Yield what was called of each target, with its versions and what it does differently."""
-    seen: dict[str, TrainerRecord] = {}
+    """Yield the entry point of each target, with its differences and versions."""
+    rows: dict[str, TrainerRecord] = {}
     for trainer in trainers:
         if trainer.row.outcome == "timed" and trainer.row.entry:
-            seen.setdefault(trainer.row.target, trainer.row)
-    for target, row in sorted(seen.items(), key=lambda item: (item[0] != REFERENCE, item[0])):
+            rows.setdefault(trainer.row.target, trainer.row)
+    for target, row in sorted(rows.items(), key=lambda item: (item[0] != REFERENCE, item[0])):
         versions = ", ".join(f"{name} {value}" for name, value in row.versions.items())
         yield [code(target), f": {'; '.join(part for part in (row.entry, row.note, versions) if part)}."]
 
 
 def _settings(groups: Groups) -> Iterator[Text]:
-    """Yield each setting that differs between the targets that have it, with the targets that have each value."""
-    found: dict[str, dict[str, list[str]]] = {}  # values of each target, of the workloads on which they differ
+    """Yield each setting with different values, and the targets with each value."""
+    settings: dict[str, dict[str, list[str]]] = {}  # values of each target, on the workloads where targets differ
     for trainers in groups.values():
         timed = [trainer.row for trainer in trainers if trainer.row.outcome == "timed"]
         for key in dict.fromkeys(key for row in timed for key in row.settings):
             values = {row.target: _value(row.settings[key]) for row in timed if key in row.settings}
             if len({value.casefold() for value in values.values()}) > 1:
                 for target, value in values.items():
-                    before = found.setdefault(key, {}).setdefault(target, [])
-                    before += [value] if value not in before else []
-    for key, targets in list(found.items())[:MOST_SETTINGS]:
-        same: dict[str, list[str]] = defaultdict(list)
-        for target, several in targets.items():
-            same[" or ".join(several)].append(target)
-        yield [code(key), ": ", "; ".join(f"{value} ({', '.join(names)})" for value, names in same.items()), "."]
-    if len(found) > MOST_SETTINGS:
-        yield f"{len(found) - MOST_SETTINGS} more settings differ; they are in the files."
+                    known = settings.setdefault(key, {}).setdefault(target, [])
+                    known += [value] if value not in known else []
+    for key, targets in list(settings.items())[:MOST_SETTINGS]:
+        by_value: dict[str, list[str]] = defaultdict(list)
+        for target, values_of_target in targets.items():
+            by_value[" or ".join(values_of_target)].append(target)
+        yield [code(key), ": ", "; ".join(f"{value} ({', '.join(names)})" for value, names in by_value.items()), "."]
+    if len(settings) > MOST_SETTINGS:
+        yield f"{len(settings) - MOST_SETTINGS} more settings differ; they are in the files."
 
 
 def _value(value: Any) -> str:
-    """Return a setting in few letters: numbers with six digits, types without the name of their framework."""
+    """Format a setting briefly: numbers with six digits, types without the name of their framework."""
     if isinstance(value, float):
         return f"{value:.6g}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
@@ -193,27 +195,27 @@ def _value(value: Any) -> str:
 
 
 def summary(recorded: Recorded) -> Text:
-    """Return for each target how its time compares with the reference's, over all workloads, and the control."""
+    """Return the relative time of each target over all workloads, and the control."""
     groups = _groups(recorded.trainers)
     targets = {t.row.target: t for rows in groups.values() for t in rows if t.row.target != REFERENCE}
     if not targets:
         return ""
-    words = [_over(target, [t for t in recorded.trainers if t.row.target == target]) for target in sorted(targets)]
+    ranges = [_range(target, [t for t in recorded.trainers if t.row.target == target]) for target in sorted(targets)]
     controls = [trainer.row.control for trainer in recorded.trainers if trainer.shown and trainer.row.control]
-    noise = f". Control, the reference over itself: {intervals(controls)}" if controls else ""
+    noise = f". Control, the reference against itself: {intervals(controls)}" if controls else ""
     count = f"{len(groups)} workload{'s' if len(groups) != 1 else ''}"
     return [
-        f"Trainers, time for each completion token over our reference's on {count}, above 1 is slower: ",
-        joined(words),
+        f"Trainers, time per completion token relative to the reference trainer on {count}, above 1 is slower: ",
+        joined(ranges),
         noise,
         ".",
     ]
 
 
-def _over(target: str, trainers: Sequence[Trainer]) -> Text:
+def _range(target: str, trainers: Sequence[Trainer]) -> Text:
     ratios = [trainer.row.ratio for trainer in trainers if trainer.shown and trainer.row.ratio]
-    labels = dict.fromkeys(t.row.comparison for t in trainers if t.shown and t.row.comparison != "same semantics")
-    others = dict.fromkeys(WRONG if t.row.conformance == WRONG else t.row.outcome for t in trainers if not t.shown)
-    marks: list[Text] = [grade(name) if name == WRONG else strong(name) for name in others]
-    label = f" ({', '.join(filter(None, labels))})" if any(labels) else ""
+    comparisons = dict.fromkeys(t.row.comparison for t in trainers if t.shown and t.row.comparison != "same semantics")
+    outcomes = dict.fromkeys(WRONG if t.row.conformance == WRONG else t.row.outcome for t in trainers if not t.shown)
+    marks: list[Text] = [grade(name) if name == WRONG else strong(name) for name in outcomes]
+    label = f" ({', '.join(filter(None, comparisons))})" if any(comparisons) else ""
     return [f"{target} ", joined([*([f"{intervals(ratios)}{label}"] if ratios else []), *marks], ", ")]

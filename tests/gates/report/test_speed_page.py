@@ -1,4 +1,4 @@
-"""Speeds as a page, as pictures and as one screen; a grade in the place of a speed in all of them; the command."""
+"""Speeds as a page, as pictures and as one screen, with wrong ops graded instead of timed; and the command."""
 
 import re
 from collections.abc import Callable
@@ -25,23 +25,23 @@ Make = Callable[..., SpeedResults]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Return a function that writes a whole run of some records and reads it back."""
+    """Return a function that writes a complete run and reads it back."""
     return partial(written, tmp_path)
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> list[SpeedResults]:
-    """Runs as large as they get."""
+    """Return the largest runs to expect."""
     return full_size(tmp_path)
 
 
 def line_of(text: str, start: str) -> str:
-    (found,) = [line for line in text.splitlines() if line.startswith(start)]
-    return found
+    (match,) = [line for line in text.splitlines() if line.startswith(start)]
+    return match
 
 
-def test_a_wrong_grade_stands_in_the_place_of_every_speed(make: Make) -> None:
-    """No table, list or picture has the time or the ratio of an op that conformance calls wrong."""
+def test_ops_graded_wrong_show_no_time(make: Make) -> None:
+    """No table, list or picture shows the time or the ratio of an op that conformance grades wrong."""
     wrong = trainer(target="mlxrl", conformance="wrong", ratio=Interval(value=77.0, low=77.0, high=77.0))
     good = [kernel(op="token_kl", shape=s, peer="torch") for s in ("1x128", "1x512")]
     runs = [make(CALLED_WRONG, *good), make(trainer(), wrong, name="t.jsonl", kind="trainers")]
@@ -50,14 +50,14 @@ def test_a_wrong_grade_stands_in_the_place_of_every_speed(make: Make) -> None:
     text = render_speed(runs)
     assert line_of(text, "| 1 × 128 ").split(" | ")[2] == "[**wrong**](CONFORMANCE.md)"
     assert "| `mlxrl` | same semantics | tiny 32-bit, geometric | [**wrong**](CONFORMANCE.md) |" in text
-    assert "rlox: wrong, so no speed" in render_pictures(runs)["speed-kl.svg"]
+    assert "rlox: graded wrong, not timed" in render_pictures(runs)["speed-kl.svg"]
 
 
 class TestPage:
     """The HTML page."""
 
-    def test_it_refers_to_nothing_outside(self, full: list[SpeedResults]) -> None:
-        """Every address is a place in the page; the policy lets nothing load and no script run."""
+    def test_the_page_is_self_contained(self, full: list[SpeedResults]) -> None:
+        """Every address points into the page; the content security policy blocks loading and scripts."""
         text = render_page(full)
         page = Elements(text)
         addresses = {v for _, attributes in page.found for name, v in attributes.items() if name in {"src", "href"}}
@@ -66,48 +66,48 @@ class TestPage:
         assert not {"script", "link", "img"} & {tag for tag, _ in page.found}
         assert set(re.findall(r"https?://[^\s\"<]+", text)) <= {"http://www.w3.org/2000/svg"}
 
-    def test_words_of_peers_are_text(self, make: Make) -> None:
-        """Markup in a reason, a note or a name makes no element."""
+    def test_markup_from_peers_is_escaped(self, make: Make) -> None:
+        """Markup in a reason, a note or a name creates no element."""
         hostile = "<script>alert(1)</script>"
         text = render_page([make(kernel(note=hostile, peer="<b>p"), REFUSED.model_copy(update={"reason": hostile}))])
         assert "<script" not in text
         assert "<b>" not in text
         assert "&lt;script&gt;" in text
 
-    def test_every_section_of_the_markdown_is_in_it(self, full: list[SpeedResults]) -> None:
+    def test_the_page_has_every_section_of_the_markdown(self, full: list[SpeedResults]) -> None:
         page = Elements(render_page(full))
         assert [a["id"] for tag, a in page.found if tag == "h2"] == [section.name for section in document(full)[1]]
         assert sum(tag == "svg" for tag, _ in page.found) >= 3
 
     @pytest.mark.parametrize("dark", [False, True])
     @pytest.mark.parametrize("width", [390, 1180])
-    def test_it_does_not_scroll_sideways(
+    def test_the_page_does_not_scroll_sideways(
         self, chromium: Browser, full: list[SpeedResults], tmp_path: Path, width: int, dark: bool
     ) -> None:
-        """On a telephone and on a desk, light and dark; tables scroll by themselves, and nothing is loaded."""
+        """On phones and desktops, light and dark; only tables scroll, and nothing is loaded."""
         (tmp_path / "page.html").write_text(render_page(full), encoding="utf-8")
         chromium.open(tmp_path / "page.html", width=width, dark=dark)
         assert chromium.value("document.documentElement.scrollWidth") <= width
-        ground = chromium.value("getComputedStyle(document.body).backgroundColor")
-        assert ground == ("rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)")
+        background = chromium.value("getComputedStyle(document.body).backgroundColor")
+        assert background == ("rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)")
         assert wrong(chromium) == []
 
 
 class TestPictures:
     """Speed against size, with the roofline."""
 
-    def test_they_are_the_same_bytes_again(self, full: list[SpeedResults]) -> None:
+    def test_pictures_are_deterministic(self, full: list[SpeedResults]) -> None:
         pictures = render_pictures(full)
         assert set(pictures) == {"speed-advantages.svg", "speed-kl.svg", "speed-vocabulary.svg"}
         assert render_pictures(full) == pictures
         assert all(len(text) < 60_000 and "20" + "26" not in text for text in pictures.values())
 
-    def test_axes_have_units_and_lines_differ_without_colour(self, make: Make) -> None:
-        """Each peer has a dash and a marker of its own; the roofline is named."""
+    def test_axes_have_units_and_lines_differ_in_more_than_colour(self, make: Make) -> None:
+        """Each peer has its own dash and marker; the roofline has a label."""
         rows = [kernel(shape=s, peer=p) for s in ("16x4", "64x8") for p in ("rlox", "trl", "torch")]
         text = render_pictures([make(*rows)])["speed-advantages.svg"]
-        for words in ("rewards a second", "rewards in a call", "rlkernels (ours)", "roofline", "rlox"):
-            assert words in text
+        for label in ("rewards per second", "rewards per call", "rlkernels (ours)", "roofline", "rlox"):
+            assert label in text
         assert len(set(re.findall(r'stroke="(#\w+)" stroke-dasharray="([\d ]+)"', text))) == 3
         assert "prefers-color-scheme:dark" in text
 
@@ -115,8 +115,8 @@ class TestPictures:
 class TestCommand:
     """`gates report` on speed files."""
 
-    def test_the_name_of_the_file_decides_the_format(self, make: Make, tmp_path: Path) -> None:
-        """Markdown with its pictures beside it, a page, or one screen of text."""
+    def test_the_file_name_selects_the_format(self, make: Make, tmp_path: Path) -> None:
+        """Markdown with picture files, an HTML page, or one screen of text."""
         path = str(make(*[kernel(shape=s) for s in ("16x4", "64x8")]).path)
         for name in ("SPEED.md", "SPEED.html"):
             assert CliRunner().invoke(app, ["report", path, "--out", str(tmp_path / name)]).exit_code == 0
@@ -127,13 +127,13 @@ class TestCommand:
         done = CliRunner().invoke(app, ["report", path])
         assert done.output == render_screen([run])
 
-    def test_a_screen_holds_all_of_a_large_run(self, full: list[SpeedResults]) -> None:
+    def test_a_large_run_fits_on_one_screen(self, full: list[SpeedResults]) -> None:
         lines = render_screen(full).splitlines()
         assert len(lines) <= 50
         assert any("control 1 [0.99–1.01]" in line for line in lines)
 
-    def test_speeds_and_verdicts_are_rendered_apart(self, make: Make, tmp_path: Path) -> None:
-        """One call renders one kind of file, in a format that it has."""
+    def test_speed_files_and_verdict_files_do_not_mix(self, make: Make, tmp_path: Path) -> None:
+        """One call renders one kind of file, in a format for this kind."""
         path = make(kernel()).path
         (tmp_path / "other.jsonl").write_text('{"record": "header"}\n')
         assert is_speed_file(path)

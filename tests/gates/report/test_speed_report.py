@@ -1,4 +1,4 @@
-"""Speed files: valid, readable wherever a run stopped, and rendered as markdown by a pure function."""
+"""Speed files: valid, readable after an interruption, and rendered as markdown by a pure function."""
 
 import json
 from collections.abc import Callable
@@ -22,26 +22,26 @@ Make = Callable[..., SpeedResults]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Return a function that writes a whole run of some records and reads it back."""
+    """Return a function that writes a complete run and reads it back."""
     return partial(written, tmp_path)
 
 
 @pytest.fixture
 def full(tmp_path: Path) -> list[SpeedResults]:
-    """Runs as large as they get."""
+    """Return the largest runs to expect."""
     return full_size(tmp_path)
 
 
 def line_of(text: str, start: str) -> str:
-    (found,) = [line for line in text.splitlines() if line.startswith(start)]
-    return found
+    (match,) = [line for line in text.splitlines() if line.startswith(start)]
+    return match
 
 
 class TestFile:
-    """What is written and read back."""
+    """Writing and reading a file."""
 
-    def test_every_line_is_of_the_published_schema(self, make: Make) -> None:
-        """Strict JSON that validates, infinity as a string."""
+    def test_every_line_matches_the_published_schema(self, make: Make) -> None:
+        """Lines are strict JSON that validates, with infinity as a string."""
         published = json.loads((RESULTS / "speed-schema.json").read_text())
         run = make(kernel(), REFUSED, trainer(), COMPARED)
         for line in run.path.read_text().splitlines():
@@ -49,8 +49,8 @@ class TestFile:
                 json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON")), published
             )
 
-    def test_a_cut_run_says_how_far_it_came(self, make: Make) -> None:
-        """A torn last line is ignored, and the report concludes nothing from the run."""
+    def test_an_interrupted_run_reports_its_progress(self, make: Make) -> None:
+        """A torn last line is ignored, and the report marks the run as inconclusive."""
         path = make(kernel(), REFUSED).path
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(lines[:3]) + lines[3][:20])
@@ -59,7 +59,7 @@ class TestFile:
         assert "incomplete: 1 of 3: conclude nothing" in render_speed([run])
 
     @pytest.mark.parametrize(
-        ("text", "words"),
+        ("text", "message"),
         [
             ("", "no complete line"),
             ("{}\n", "no speed record"),
@@ -68,12 +68,12 @@ class TestFile:
         ],
         ids=["empty", "no record", "no header", "older format"],
     )
-    def test_something_else_is_refused(self, tmp_path: Path, text: str, words: str) -> None:
+    def test_other_files_are_refused(self, tmp_path: Path, text: str, message: str) -> None:
         (tmp_path / "x.jsonl").write_text(text)
-        with pytest.raises(ConfigurationError, match=words):
+        with pytest.raises(ConfigurationError, match=message):
             read_speed(tmp_path / "x.jsonl")
 
-    def test_two_headers_are_two_runs(self, make: Make) -> None:
+    def test_a_second_header_is_refused(self, make: Make) -> None:
         path = make(kernel()).path
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(lines[0] + lines[0])
@@ -82,7 +82,7 @@ class TestFile:
 
 
 class TestBound:
-    """The roofline of a row, by hand."""
+    """The roofline of a row, against values computed by hand."""
 
     @pytest.mark.parametrize(
         ("work", "threads", "limited_by", "microseconds"),
@@ -91,28 +91,28 @@ class TestBound:
             ({"reads": 100_000_000, "writes": 40_000_000}, 2, "memory", 1100.0),
             ({"reads": 8, "writes": 0, "flops": 1e6, "precision": "float64"}, 1, "arithmetic", 10.0),
         ],
-        ids=["small data belongs to one thread", "what is written is copied", "arithmetic may limit"],
+        ids=["small data use one thread", "writes count as copies", "arithmetic is the limit"],
     )
-    def test_a_row_is_held_against_what_limits_it(
+    def test_the_roofline_is_the_slower_resource(
         self, work: dict[str, Any], threads: int, limited_by: str, microseconds: float
     ) -> None:
         """The longer of moving the bytes and doing the operations, at the best rates measured."""
-        found = bound(kernel(**{"flops": 0.0, **work}), [ROOFLINE])
-        assert found is not None
-        assert (found.threads, found.limited_by) == (threads, limited_by)
-        assert found.microseconds == pytest.approx(microseconds)
+        roofline = bound(kernel(**{"flops": 0.0, **work}), [ROOFLINE])
+        assert roofline is not None
+        assert (roofline.threads, roofline.limited_by) == (threads, limited_by)
+        assert roofline.microseconds == pytest.approx(microseconds)
 
-    def test_the_better_of_two_measurements_counts(self) -> None:
-        """A busy moment before the rows does not flatter us."""
+    def test_the_faster_of_two_measurements_counts(self) -> None:
+        """A roofline measured on a busy machine must not flatter rlkernels."""
         faster = ROOFLINE.model_copy(
             update={"bandwidth": [b.model_copy(update={"reading": 10 * b.reading}) for b in ROOFLINE.bandwidth]}
         )
-        found = bound(kernel(reads=20_000, writes=0, flops=0.0), [ROOFLINE, faster])
-        assert found is not None
-        assert found.microseconds == pytest.approx(0.02)
+        roofline = bound(kernel(reads=20_000, writes=0, flops=0.0), [ROOFLINE, faster])
+        assert roofline is not None
+        assert roofline.microseconds == pytest.approx(0.02)
 
-    def test_nothing_measured_is_no_bound(self) -> None:
-        """Without rates, or without bytes, there is no fraction to show."""
+    def test_without_rates_or_bytes_there_is_no_roofline(self) -> None:
+        """The report then shows no share of the roofline."""
         assert bound(kernel(), []) is None
         assert bound(kernel(reads=0, writes=0), [ROOFLINE]) is None
 
@@ -120,81 +120,83 @@ class TestBound:
 class TestMarkdown:
     """The report that is recorded."""
 
-    def test_time_ratio_interval_control_and_what_others_published_stand_in_one_row(self, make: Make) -> None:
-        """The control is in every row; the published figures name their source, which is listed below."""
+    def test_a_row_has_time_ratio_interval_control_and_published_times(self, make: Make) -> None:
+        """Published times name their source, and a list below the table describes it."""
         text = render_speed([make(kernel())])
         published = "A: rlox 0.5, TRL-style 6.5, NumPy 5.9; B: rlox 1.3, TRL 34.1; C: rlox 2.2, NumPy 79, torch 76.2"
         row = f"| 16 × 4 | 10 | 50 µs, 5× [4.5–5.5] | {published} | 1 [0.99–1.01] | 0% (l1) |"
         assert line_of(text, "| 16 × 4") == row
-        assert "- A, published by others and not measured here: rlox documentation" in text
+        assert "- A, published elsewhere and not measured here: rlox documentation" in text
 
-    def test_the_summary_has_ranges_and_the_control_of_the_same_rows(self, make: Make) -> None:
-        """The least and the greatest estimate, the outermost ends of the intervals, and outcomes without a speed."""
+    def test_the_summary_has_ranges_and_a_control(self, make: Make) -> None:
+        """A cell has the range of the estimates, the outermost ends of the intervals, and outcomes of untimed rows."""
         rows = [kernel(2.0), kernel(70.0, shape="64x8"), REFUSED.model_copy(update={"shape": "256x16"})]
         text = render_speed([make(*rows)])
         assert "| rlox | 2–70 [1.8–77], **peer wrong** |" in text
-        assert "| **control, ours over ours** | 1–1 [0.99–1.01] |" in text.replace("1 [0.99", "1–1 [0.99")
+        assert "| **control: rlkernels against itself** | 1–1 [0.99–1.01] |" in text.replace("1 [0.99", "1–1 [0.99")
 
-    def test_a_refused_peer_shows_its_outcome_and_the_number_that_refuses_it(self, make: Make) -> None:
-        """Under the rows without a speed."""
+    def test_a_refused_peer_shows_its_outcome_and_evidence(self, make: Make) -> None:
+        """The table has the outcome, the section of rows without a time the evidence."""
         text = render_speed([make(REFUSED, absent=("verl",))])
         assert "| 16 × 4 | – | **peer wrong** |" in text
         assert "peer wrong**: it is inverted; k3 \\| inverted is inf, must be <= 1 (derived)" in text
-        assert "Without an environment on this machine: verl." in text
+        assert "Peers without an environment on this machine: verl." in text
 
-    def test_what_a_peer_does_better_is_said(self, make: Make) -> None:
+    def test_the_summary_names_faster_peers(self, make: Make) -> None:
         text = render_speed([make(kernel(0.5), kernel(1.0, shape="64x8"), kernel(2.0, shape="256x16"))])
-        assert "ours is faster in 1, the peer in 1, neither in 1" in text
+        assert "rlkernels is faster in 1, the peer in 1; in 1 the 95% interval includes 1" in text
         better = [trainer(target=t, ratio=Interval(value=r, low=r, high=r)) for t, r in (("trl", 0.8), ("mlxrl", 2.0))]
-        words = "3 timings of 3 trainers: slower than our reference in 1, faster in 1, neither in 0"
-        assert words in render_speed([make(trainer(), *better, name="t.jsonl", kind="trainers")])
+        counts = "3 timings of 3 trainers: slower than the reference trainer in 1, faster in 1; in 0 the 95% interval includes 1"
+        assert counts in render_speed([make(trainer(), *better, name="t.jsonl", kind="trainers")])
         assert "Peers are faster: rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
 
-    def test_rough_rows_are_counted(self, make: Make) -> None:
-        """Those with a control far from 1, and those timed while others used the processors."""
+    def test_noisy_rows_are_counted(self, make: Make) -> None:
+        """A row is noisy if its control is far from 1 or other processes used the CPU."""
         noisy = kernel(shape="64x8", control=Interval(value=1.2, low=1.1, high=1.3))
         busy = kernel(shape="256x16", busy_percent=40.0)
-        assert "neither in 0; 2 are rough: " in render_speed([make(kernel(busy_percent=2.0), noisy, busy)])
+        assert "in 0 the 95% interval includes 1; 2 are noisy: " in render_speed(
+            [make(kernel(busy_percent=2.0), noisy, busy)]
+        )
 
-    def test_conventions_that_tell_peers_apart_share_a_row(self, make: Make) -> None:
+    def test_peers_with_one_convention_each_share_a_row(self, make: Make) -> None:
         apart = [kernel(variant="ddof 0"), kernel(variant="ddof 1", peer="trl")]
         both = [kernel(op="policy_loss", variant=f"beta {b}", shape="32x2048", peer="trl") for b in (0, 1)]
         text = render_speed([make(*apart, *both)])
-        assert "| shape | ours µs | rlox | trl |" in text
+        assert "| shape | rlkernels, µs | rlox | trl |" in text
         assert line_of(text, "| `policy_loss beta 0`").count("50 µs") == 1
 
     @pytest.mark.parametrize(
-        ("changes", "words"),
+        ("changes", "message"),
         [
             ({"quick": True}, "a smoke test"),
-            ({"busy_percent": 40.0}, "others used 40% of the processors"),
+            ({"busy_percent": 40.0}, "other processes used 40% of the CPU"),
             ({"dirty": True}, "tracked files differed from the commit"),
             ({}, ""),
         ],
         ids=["quick", "busy", "dirty", "none"],
     )
-    def test_a_run_that_proves_nothing_says_so(self, make: Make, changes: dict[str, Any], words: str) -> None:
+    def test_inconclusive_runs_are_marked(self, make: Make, changes: dict[str, Any], message: str) -> None:
         text = render_speed([make(kernel(), **changes)])
-        assert words in text
-        assert ("**Conclude nothing** from `speed.jsonl`" in text) == bool(words)
+        assert message in text
+        assert ("**Conclude nothing** from `speed.jsonl`" in text) == bool(message)
 
-    def test_a_ratio_is_set_against_a_step(self, make: Make) -> None:
-        """Advantages of 16 × 4: 40 µs of a published step of 2.71 s, and of ours, which takes 2 s."""
+    def test_savings_are_relative_to_a_step(self, make: Make) -> None:
+        """Advantages of 16 × 4 save 40 µs, of a published step of 2.71 s and of a reference step of 2 s."""
         runs = [make(kernel()), make(trainer(), name="t.jsonl", kind="trainers")]
-        row = "| `group_advantages` | 1 call of 16 × 4 | 40 µs | 0.0015% | 0.002% | does not matter |"
+        row = "| `group_advantages` | 1 call of 16 × 4 | 40 µs | 0.0015% | 0.002% | negligible |"
         assert row in render_speed(runs)
 
-    def test_sampling_counts_every_token(self, make: Make) -> None:
-        """64 × 512 tokens of the published step, 16 a call; it has no share in a step with a toy's vocabulary."""
+    def test_savings_of_sampling_count_every_token(self, make: Make) -> None:
+        """The published step has 64 × 512 tokens, 16 per call; a step with a tiny vocabulary gets no share."""
         ours, theirs = (Times(statement="s", calls=1, median_us=us, low_us=us) for us in (1000.0, 2000.0))
         runs = [
             make(kernel(op="sample_tokens", shape="16x151936-flat", peer="mlx-lm", ours=ours, theirs=theirs)),
             make(trainer(), name="t.jsonl", kind="trainers"),
         ]
-        row = "| `sample_tokens` | 2,050 calls of 16 × 151,936 | 2.05 s | 76% | – | matters on a processor |"
+        row = "| `sample_tokens` | 2,050 calls of 16 × 151,936 | 2.05 s | 76% | – | large, on a CPU |"
         assert row in render_speed(runs)
 
-    def test_trainers_stand_beside_the_published_row(self, make: Make) -> None:
+    def test_trainers_and_the_published_row(self, make: Make) -> None:
         """The reference first; settings that differ are listed; the published row is marked."""
         slow = trainer(4.0, target="mlxrl", settings={"top_p": 1.0}, ratio=Interval(value=2.0, low=1.9, high=2.1))
         text = render_speed([make(slow, trainer(), kind="trainers")])
@@ -206,7 +208,7 @@ class TestMarkdown:
         assert "- `top_p`: 0.95 (reference); 1 (mlxrl)." in text
 
     def test_the_newest_row_on_the_best_instruction_set_counts(self, make: Make) -> None:
-        """Whatever the order of the files; a later run on AVX2 or a smoke test replaces nothing."""
+        """The order of files is irrelevant; a later run on AVX2 or a smoke test replaces no row."""
         runs = [
             make(kernel(9.0), name="quick.jsonl", started="2026-11-24", quick=True),
             make(kernel(3.0, isa="avx2"), name="avx2.jsonl", started="2026-11-23"),
@@ -215,28 +217,28 @@ class TestMarkdown:
         ]
         assert "| rlox | 7 [6.3–7.7] |" in speed_summary(runs)
 
-    def test_history_is_read_from_asv(self, make: Make, tmp_path: Path) -> None:
-        """One row a commit; another form of file is passed over."""
+    def test_the_history_comes_from_asv(self, make: Make, tmp_path: Path) -> None:
+        """There is one row per commit; files of another format are skipped."""
         folder = tmp_path / "asv" / "here"
         folder.mkdir(parents=True)
         calls = ["'token_kl k3 1x128'", "'token_kl k3 256x4096'", "'gae'", "'policy_loss grpo'"]
         results = {"kernels.Kernels.time_call": [[1e-6, 5e-5, 1.0, float("nan")], [calls]]}
-        found = {"commit_hash": "c" * 40, "date": 1795350289000, "params": {"machine": "here"}}
-        document = found | {"result_columns": ["result", "params"], "results": results}
+        commit = {"commit_hash": "c" * 40, "date": 1795350289000, "params": {"machine": "here"}}
+        document = commit | {"result_columns": ["result", "params"], "results": results}
         (folder / "c.json").write_text(json.dumps(document))
         (folder / "machine.json").write_text("{}")
         text = render_speed([make(COMPARED, kind="comparison")])
-        assert line_of(text, "| cccccccc") == "| cccccccc, 2026-11-22, one commit recorded | 50 µs |"
+        assert line_of(text, "| cccccccc") == "| cccccccc, 2026-11-22, the only commit recorded | 50 µs |"
         assert "| `k3 32x512` | 5 → 5.5 | 1.1 [1.08–1.12] | 1 [0.99–1.01] | **slower** |" in text
 
-    def test_it_is_at_most_200_lines(self, full: list[SpeedResults]) -> None:
-        """However much is recorded; the summary comes first, within a screen."""
+    def test_the_report_has_at_most_200_lines(self, full: list[SpeedResults]) -> None:
+        """This holds for the largest runs too; the summary comes first and fits on a screen."""
         lines = render_speed(full).splitlines()
         assert len(lines) <= 200
         assert lines.index("## How it was measured, and our bias") < 30
 
-    def test_many_trainers_are_a_row_for_each_workload(self, make: Make, full: list[SpeedResults]) -> None:
-        """The page has all figures; the first workload of each model has them in the markdown too."""
+    def test_many_trainers_are_shown_as_one_row_per_workload(self, make: Make, full: list[SpeedResults]) -> None:
+        """The page has every measurement, the markdown those of the first workload of each model."""
         targets = ("reference", "mlxrl", "mlx-lm", "mlx-tune", "mlx-lm-lora", "trl", "mlxrl-cli")
         rows = [
             trainer(target=t, workload=w, model=m, ratio=FAIR)
@@ -266,9 +268,9 @@ class TestSummary:
             "| --- | --- | --- |",
             "| rlox | 2–70 [1.8–77] |  |",
             "| trl |  | 5 [4.5–5.5] |",
-            "| **control, ours over ours** | 1 [0.99–1.01] | 1 [0.99–1.01] |",
+            "| **control: rlkernels against itself** | 1 [0.99–1.01] | 1 [0.99–1.01] |",
         ]
 
-    def test_it_is_short(self, full: list[SpeedResults]) -> None:
-        """At most 20 lines of those peers that have a speed or a grade."""
+    def test_the_summary_is_short(self, full: list[SpeedResults]) -> None:
+        """It has at most 20 lines, for peers with a time or a grade."""
         assert len(speed_summary(full[:1]).splitlines()) <= 20
