@@ -89,7 +89,7 @@ def hostile(folder: Path) -> Path:
 
 
 def calibrated(folder: Path) -> Path:
-    """A calibration of five gates over 20 seeds: exact, near, nearer in a second block, two with false positives."""
+    """Write a calibration of five gates over 20 seeds: one exact, two below their limit, two with false positives."""
     writer = Writer(folder / "calibrate.jsonl")
     names = list("abcde")
     writer.write(header(verb="calibrate", gates=names, subjects=["mine"], planned=120, seeds=20))

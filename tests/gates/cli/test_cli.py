@@ -96,7 +96,7 @@ class TestScheduling:
         (["report", "--schema", "--out", "."], "cannot write ."),
         (["prove", "nothing"], "no gate matches"),
         (["calibrate", "nothing"], "no gate matches"),
-        (["calibrate", "kl", "--only", "models"], "none of the 5 chosen gates is of that kind"),
+        (["calibrate", "kl", "--only", "models"], "none of the 5 selected gates is of that kind"),
         (["calibrate", "kl", "--seeds", "0"], "--seeds"),
         (["calibrate", "kl", "--resume", "none.jsonl"], "cannot resume none.jsonl"),
         (["calibrate", "kl", "--resume", "x", "--out", "o"], "leave out --out"),

@@ -127,8 +127,8 @@ class TestFile:
         assert "mine · kl.k3 · other: correct → wrong: kl error in 2u·S is nan" in said.text("li")
         assert {"new failure", "fixed"} <= {words for tag, words in said.texts if tag == "span"}
 
-    def test_a_calibration_is_drawn_and_described(self, calibrated: Path) -> None:
-        """A disc at each gate's worst share, a cross at one with false positives, seeds and refusals in words and in a table."""
+    def test_a_calibration_has_a_plot_and_a_table(self, calibrated: Path) -> None:
+        """Each gate has a disc at its largest share and its counts in text; gates with false positives have a cross."""
         text = render_html([calibrated])
         said = Elements(text)
         drawn = {a["class"]: 0 for tag, a in said.found if tag in {"circle", "path"}}
@@ -140,7 +140,7 @@ class TestFile:
         limit = next(float(str(a["x1"])) for tag, a in said.found if tag == "line" and a["class"] == "limit")
         places = [float(str(a["cx"])) for tag, a in said.found if tag == "circle"]
         shares = [round((x - left) / (limit - left), 2) for x in places]
-        assert shares == [0.3, 0.9, 1.25, 1.25]  # of b, c, d (1.7) and e (no number): what is beyond stands at the edge
+        assert shares == [0.3, 0.9, 1.25, 1.25]  # of b, c, d (1.7) and e (NaN): larger shares are drawn at the edge
         assert "20 seeds, 2 with a false positive" in said.text("text")
         assert "gates check d --seed 4 --subject mine --quick" in said.text("code")
         cells = re.findall(r"<tr><th scope=\"row\">(\w)</th>(.*?)</tr>", text)
@@ -152,8 +152,8 @@ class TestFile:
         assert columns["e"][4] == "not finite"
         assert "incomplete: 100 of 120" in said.text("span")
 
-    def test_a_page_of_a_calibration_alone(self, calibrated: Path) -> None:
-        """It has no table of verdicts, no count of them, and every picture has a title and a description."""
+    def test_a_page_with_calibrations_only(self, calibrated: Path) -> None:
+        """It has neither a table nor a count of verdicts, and every plot has a title and a description."""
         page = Elements(render_html([calibrated, calibrated]))
         names = [attributes.get("id") for _, attributes in page.found if attributes.get("id")]
         assert len(names) == len(set(names))

@@ -91,10 +91,10 @@ class TestBrowser:
             assert all(names), role
         assert ("button", "WRONG 1 of 2") in [(role, name.strip()) for role, name in named]
 
-    def test_a_calibration_and_its_numbers(
+    def test_a_calibration_opens_by_keyboard_and_has_names(
         self, chromium: Browser, mixed: list[Path], calibrated: Path, tmp_path: Path
     ) -> None:
-        """Enter opens it; a screen reader gets the picture as one image with name and description, and the numbers."""
+        """Enter opens it; a screen reader gets the plot as one image with name and description, and the table."""
         page = shown(chromium, [*mixed, calibrated], tmp_path)
         numbers = "document.querySelector('section[aria-labelledby=calibration-1] details')"
         assert not page.value(f"{numbers}.open")

@@ -1,4 +1,4 @@
-"""False positives over seeds: what is counted, what a stopped run keeps, and what a resumed one judges."""
+"""False positives over seeds: counting, workers, interruption and resuming."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def request(gate: Gate, subject: Subject, seeds: int, block: int = 10, **changes
 
 
 def calibrated(asked: Request, path: Path) -> int:
-    """Conduct a run without a word, in a new file or one that is there; return the exit code."""
+    """Conduct a quiet run in a new or an existing file; return the exit code."""
     path.touch()
-    found = conduct(asked, path, partial(shown, quiet=True)).summary
-    assert found is not None
-    return found.exit_code
+    summary = conduct(asked, path, partial(shown, quiet=True)).summary
+    assert summary is not None
+    return summary.exit_code
 
 
 def lines(path: Path) -> list[CalibrationRecord]:
@@ -54,7 +54,7 @@ def lines(path: Path) -> list[CalibrationRecord]:
 
 
 def refused(path: Path) -> list[tuple[int, str]]:
-    return [(found.seed, found.cause) for line in lines(path) for found in line.false_positives]
+    return [(item.seed, item.cause) for line in lines(path) for item in line.false_positives]
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def flaky_gate(bad: tuple[int, ...]) -> Gate:
-    """A gate whose limit is too narrow at some of the seeds that its case is made of, whatever the subject does."""
+    """Return a gate that refuses every subject at some seeds, because its limit is too narrow there."""
 
     def check(t: Trial) -> Iterator[Evidence]:
         got = t.got(DOUBLE, **t.inputs)["y"]
@@ -74,10 +74,10 @@ def flaky_gate(bad: tuple[int, ...]) -> Gate:
 
 
 class TestCounts:
-    """What a calibration says of its gates."""
+    """The result of a calibration."""
 
     def test_a_sound_gate_has_no_false_positive(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """Every seed passes: exit code 0, one line for each block, and the largest share of the limit."""
+        """Every seed passes: exit code 0, one line per block, and the largest share of the limit."""
         assert calibrated(request(flaky_gate(()), subject(RIGHT), 5, block=2), file) == 0
         found = read(file)
         assert found.state == "complete"
@@ -88,10 +88,10 @@ class TestCounts:
         (line,) = added(found.calibrations)
         assert [(near.quantity, near.share, near.seed) for near in line.nearest] == [("y", 0.25, 0)]
 
-    def test_a_flaky_gate_is_named_with_the_seed_that_shows_it_again(
+    def test_a_flaky_gate_is_reported_with_a_reproducing_seed(
         self, tmp_path: Path, file: Path, subject: Maker, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The seed of a false positive fails again by itself, another one passes; exit code 1."""
+        """`gates check` at the reported seed fails again, at other seeds it passes; exit code 1."""
         gate, right = flaky_gate((0, 1, 2)), subject(RIGHT)
         file.touch()
         found = conduct(request(gate, right, 12), file, partial(shown, quiet=False))
@@ -104,20 +104,20 @@ class TestCounts:
             assert (judged.verdict.status == "wrong") is (seed in bad), seed
         first = min(bad)
         assert f"FALSE POSITIVE at seed {first}: tried · double" in " ".join(capsys.readouterr().out.split())
-        again = f"gates check double.matches-definition --seed {first} --subject tried --quick"
-        assert again in "\n".join(report.text(found))
+        command = f"gates check double.matches-definition --seed {first} --subject tried --quick"
+        assert command in "\n".join(report.text(found))
         text = render([read(file)])
         assert text.index("### False positives\n") < text.index("| family |")
-        assert again in text
+        assert command in text
 
-    def test_an_error_is_a_false_positive_too(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """A case whose precondition fails at a seed is no pass."""
+    def test_an_error_is_a_false_positive(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """A case with a failing precondition does not pass."""
         case = Case("zeros", lambda rng: {"x": np.zeros(4)}, quick=True)
         assert calibrated(request(make_gate(cases=(case,)), subject(RIGHT), 2), file) == 1
         assert [seed for seed, _ in refused(file)] == [0, 1]
 
-    def test_what_nobody_provides_measures_nothing(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """Unsupported everywhere is exit code 3, and a rate without a bound."""
+    def test_an_unsupported_op_measures_nothing(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """If every case is unsupported, the exit code is 3 and the rate has no bound."""
         lacking = subject("raise NotImplementedError('no')")
         assert calibrated(request(make_gate(), lacking, 2), file) == 3
         assert [rate.bound for rate in report.rates(lines(file), report.gate).values()] == [None]
@@ -125,7 +125,7 @@ class TestCounts:
 
 
 class TestWorkers:
-    """A worker serves several seeds."""
+    """Workers over several seeds."""
 
     HEAD = "import os, pathlib\nCOUNT = [0]"
 
@@ -133,57 +133,57 @@ class TestWorkers:
         return f"with open({str(log)!r}, 'a') as file:\n    file.write(f'{{os.getpid()}}\\n')\nCOUNT[0] += 1\n{then}{RIGHT}"
 
     @pytest.mark.parametrize(("seeds", "workers"), [(3, 1), (bench.SEEDS, 1), (bench.SEEDS + 1, 2)])
-    def test_one_serves_so_many_seeds_and_is_relieved(
+    def test_a_worker_is_replaced_after_some_seeds(
         self, tmp_path: Path, file: Path, subject: Maker, seeds: int, workers: int
     ) -> None:
-        """Start-up is paid once for some seeds, and what a subject leaks does not add up over all."""
+        """Several seeds share the cost of a start, and leaks of a subject do not accumulate over all seeds."""
         log = tmp_path / "log"
         assert calibrated(request(flaky_gate(()), subject(self.body(log), self.HEAD), seeds, block=4), file) == 0
         assert len(set(log.read_text().split())) == workers
         assert len(log.read_text().split()) == seeds
 
-    def test_one_that_crashed_or_ran_out_of_time_is_replaced(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """A crash at the second call of a worker is a false positive of its seed alone; the next seed has another worker."""
+    def test_a_crashed_worker_is_replaced(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """A crash at a worker's second call is a false positive of that seed only; the next seed gets a new worker."""
         log = tmp_path / "log"
         dies = subject(self.body(log, "if COUNT[0] == 2:\n    os._exit(9)\n"), self.HEAD)
         assert calibrated(request(flaky_gate(()), dies, 4), file) == 1
         assert refused(file) == [(1, "crashed"), (3, "crashed")]
         assert len(set(log.read_text().split())) == 2
 
-    def test_one_that_did_not_start_is_tried_again_at_the_next_seed(
+    def test_a_worker_that_does_not_start_is_started_again_at_the_next_seed(
         self, tmp_path: Path, file: Path, subject: Maker
     ) -> None:
-        """A failure to start is a false positive of one seed, not of all that follow."""
+        """A failure to start is a false positive of one seed, not of all later ones."""
         stamp = tmp_path / "stamp"
         head = f"import pathlib\nif not pathlib.Path({str(stamp)!r}).exists():\n    pathlib.Path({str(stamp)!r}).touch()\n    raise ValueError('once')"
         assert calibrated(request(flaky_gate(()), subject(RIGHT, head), 3), file) == 1
         assert refused(file) == [(0, "start")]
 
-    def test_other_engines_may_end_seeds_in_any_order(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """All seeds of a block are handed in together, come back in reverse, and make the lines of this machine's pool."""
+    def test_engines_may_return_seeds_in_any_order(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """An engine gets all seeds of a block together; results in reverse order give the same lines as the local pool."""
         asked = request(flaky_gate((1,)), subject(RIGHT), 7, block=5)
-        handed: list[int] = []
+        block_sizes: list[int] = []
 
         class Backwards(Pool):
             def judged(self) -> Iterator[Judged]:
-                found = list(super().judged())
-                handed.append(len(found))
-                yield from reversed(found)
+                results = list(super().judged())
+                block_sizes.append(len(results))
+                yield from reversed(results)
 
         code = calibrated(replace(asked, engine=Backwards), file)
         assert calibrated(asked, tmp_path / "here.jsonl") == code
-        assert handed == [5, 2]
-        there, here = (
+        assert block_sizes == [5, 2]
+        remote, local = (
             [line.model_copy(update={"nearest": []}) for line in read(path).calibrations]
             for path in (file, tmp_path / "here.jsonl")
         )
-        assert there == here
+        assert remote == local
 
     @pytest.mark.parametrize(("always", "code"), [(False, 0), (True, 1)], ids=["once", "always"])
-    def test_what_ran_out_of_time_is_judged_once_more(
+    def test_a_case_that_timed_out_is_judged_a_second_time(
         self, tmp_path: Path, file: Path, subject: Maker, always: bool, code: int
     ) -> None:
-        """A pause of the machine is no false positive and is noted; a hang is one."""
+        """A pause of the machine is recorded as a retry; a hang is a false positive."""
         stamp = tmp_path / "stamp"
         slow = subject(
             f"import pathlib, time\nfile = pathlib.Path({str(stamp)!r})\n"
@@ -196,12 +196,12 @@ class TestWorkers:
 
 
 class TestResume:
-    """A calibration that was stopped goes on where it was."""
+    """Resuming an interrupted calibration."""
 
-    def test_an_interrupt_loses_nothing_and_no_seed_is_judged_twice(
+    def test_a_resumed_run_equals_an_uninterrupted_one(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Stopped in the third of five seeds, the file has two; resumed, it has each seed once and equals a whole run."""
+        """Interrupted at the third of five seeds, the file has two seeds; after resuming it has each seed once."""
         asked = request(flaky_gate((1,)), subject(RIGHT), 5)
         original = Pool.submit
 
@@ -226,16 +226,16 @@ class TestResume:
         assert lines(file) == lines(tmp_path / "whole.jsonl")
         assert len(found.subjects) == 1
 
-    def test_seeds_that_are_recorded_are_not_judged(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """Seeds 2 and 3 stand in the summary: the file has the others."""
+    def test_recorded_seeds_are_skipped(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """The summary has seeds 2 and 3, so the file gets the others."""
         asked = request(flaky_gate(()), subject(RIGHT), 7)
         calibrated(replace(asked, recorded={("double.matches-definition", "tried", "some"): {2, 3}}), file)
         assert [line.seeds["judged"]["some"] for line in read(file).calibrations] == ["0-1,4-6"]
 
-    def test_a_seed_is_counted_whole_or_not_at_all(
+    def test_a_seed_is_counted_completely_or_not_at_all(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Ctrl-C in the middle of counting a false positive: its seed is not in the file, so it is judged again and not lost."""
+        """After Ctrl-C while a false positive is counted, its seed is not in the file and is judged again."""
         asked = request(flaky_gate(tuple(range(5))), subject(RIGHT), 3)
         original = calibration_summary.NearestRecord
 
@@ -258,7 +258,7 @@ class TestResume:
     def test_a_finished_file_is_not_judged_again(
         self, tmp_path: Path, file: Path, subject: Maker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Going on with a complete file says what it holds, and appends nothing."""
+        """Resuming a complete file reports its content and appends nothing."""
         asked = request(flaky_gate(()), subject(RIGHT), 2)
         calibrated(asked, file)
         before = file.read_bytes()
@@ -266,8 +266,8 @@ class TestResume:
         assert calibrated(asked, file) == 0
         assert file.read_bytes() == before
 
-    def test_another_run_is_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """A file of other seeds is not gone on with, and what differs is said."""
+    def test_a_file_of_another_run_is_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """A file with other seeds cannot be resumed; the message names the difference."""
         calibrated(request(flaky_gate(()), subject(RIGHT), 2), file)
         with pytest.raises(ConfigurationError, match="seeds was 2 and is 3"):
             calibrated(request(flaky_gate(()), subject(RIGHT), 3), file)
@@ -281,10 +281,10 @@ class TestResume:
         ],
         ids=["commit", "code", "processor"],
     )
-    def test_other_code_is_refused_unless_nothing_is_left(
+    def test_other_code_is_refused_unless_the_file_is_complete(
         self, tmp_path: Path, file: Path, subject: Maker, changes: dict[str, Any], words: str
     ) -> None:
-        """A file that was cut is of its commit, code and processor; a complete one may be read by any, to record it."""
+        """An incomplete file needs the same commit, code and processor; a complete one can be recorded anywhere."""
         asked = request(flaky_gate(()), subject(RIGHT), 2)
         other = replace(asked, header=asked.header.model_copy(update=changes))
         file.write_text(asked.header.model_dump_json() + "\n")
@@ -293,8 +293,8 @@ class TestResume:
         calibrated(asked, file)
         assert calibrated(other, file) == 0
 
-    def test_a_summary_that_grew_leaves_fewer_seeds(self, tmp_path: Path, file: Path, subject: Maker) -> None:
-        """A run beside the summary goes on, though another one was recorded since it began."""
+    def test_the_summary_may_grow_between_two_sessions(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+        """A run that skips the summary's seeds can be resumed after another run was recorded."""
         asked = request(flaky_gate(()), subject(RIGHT), 3)
         header = asked.header.model_copy(update={"beside": ["calibration.jsonl"]})
         file.write_text(header.model_dump_json() + "\n")
@@ -304,10 +304,10 @@ class TestResume:
         assert [seeds_of(line.seeds["judged"]["some"]) for line in lines(file)] == [{1, 2}]
 
     @pytest.mark.parametrize("text", ["my only notes", "two\nlines", ""], ids=["no line", "torn", "empty"])
-    def test_a_file_of_another_program_keeps_its_bytes(
+    def test_a_file_of_another_program_is_not_changed(
         self, tmp_path: Path, file: Path, subject: Maker, text: str
     ) -> None:
-        """What is read first is cut afterwards: a file named by mistake loses nothing."""
+        """The file is read before a torn line is cut, so a file named by mistake loses nothing."""
         file.write_text(text)
         asked = request(flaky_gate(()), subject(RIGHT), 1)
         if not text:
@@ -317,7 +317,7 @@ class TestResume:
             calibrated(asked, file)
         assert file.read_text() == text
 
-    def test_two_at_once_on_one_file_are_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
+    def test_a_file_in_use_is_refused(self, tmp_path: Path, file: Path, subject: Maker) -> None:
         """The second process gets an error, and the file keeps its lines."""
         file.touch()
         first = Writer.again(file)

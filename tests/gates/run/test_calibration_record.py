@@ -1,4 +1,4 @@
-"""The recorded summary holds what calibrating promises: no gate refused a correct subject at any seed."""
+"""The recorded summary shows that no gate refused a correct subject at any seed."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from gates.run.calibration_summary import NAME
 
 FILE = Path(__file__).resolve().parents[3] / "results" / "gates" / NAME
 LARGEST = 1_000_000  # bytes
-CLEARANCE = 1.25  # a limit nearer than this to the noise, or a mutant nearer to the limit, is no separation
+CLEARANCE = 1.25  # least ratio of a limit to the noise, and of the smallest mutant's effect to the limit
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,9 @@ def summary() -> Results:
 
 
 def test_no_gate_had_a_false_positive(summary: Results) -> None:
-    """Every verdict of every seed is a pass, or of an op that the subject does not provide.
+    """Every verdict of every seed is a pass, or the subject lacks the op.
 
-    A subject that was not on that machine was asked nothing at all: its cases are skipped, and no rate counts their seeds.
+    All cases of a subject that was not installed on that machine are skipped, and no rate counts their seeds.
     """
     assert any("judged" in line.seeds for line in summary.calibrations)
     for line in summary.calibrations:
@@ -38,7 +38,7 @@ def test_no_gate_had_a_false_positive(summary: Results) -> None:
 
 
 def test_every_case_was_judged_at_every_seed(summary: Results) -> None:
-    """The cases of a gate have the same seeds, whatever the subject, and every gate is one that there is."""
+    """All cases of a gate have the same seeds for every subject, and every gate exists."""
     for (name,), rate in rates(summary.calibrations, gate).items():
         assert name in load_gates().gates
         if rate.judged:
@@ -46,12 +46,12 @@ def test_every_case_was_judged_at_every_seed(summary: Results) -> None:
 
 
 def test_no_claim_is_beyond_its_limit(summary: Results) -> None:
-    """The largest share of every claim is a number, and at most 1."""
+    """The largest share of every claim is finite and at most 1."""
     assert all(0.0 <= share <= 1.0 for share, _ in nearest(summary.calibrations).values())
 
 
-def test_its_page_is_a_function_of_the_file(summary: Results) -> None:
-    """Rendering twice gives the same text, and it names every gate; the file is small."""
+def test_rendering_the_summary_is_deterministic(summary: Results) -> None:
+    """Rendering twice gives the same text with every gate; the file is small."""
     text = render([summary])
     assert text == render([read(FILE)])
     assert all(f"| `{name}` |" in text for name in summary.header.gates)
@@ -60,11 +60,11 @@ def test_its_page_is_a_function_of_the_file(summary: Results) -> None:
 
 
 def test_every_measured_limit_separates_noise_from_the_smallest_mutant(summary: Results) -> None:
-    """The limits of quantised sampling lie clear of both sides, and no recorded seed was beyond the noise that they name."""
+    """The limits of quantised sampling are clear of noise and mutants, and no recorded seed exceeds the stated noise."""
     for claim, cases in LIMITS.items():
         for measured in cases.values():
             assert CLEARANCE * measured.noise <= measured.limit <= measured.effect / CLEARANCE, claim
-    seen = [near for line in summary.calibrations for near in line.nearest if near.quantity in LIMITS]
-    assert {near.quantity for near in seen} == set(LIMITS)
-    for near in seen:
+    claims = [near for line in summary.calibrations for near in line.nearest if near.quantity in LIMITS]
+    assert {near.quantity for near in claims} == set(LIMITS)
+    for near in claims:
         assert near.observed <= LIMITS[near.quantity][int(near.case[0])].noise, near

@@ -1,4 +1,4 @@
-"""Calibrations that add up: lines, rates, what the one recorded file keeps and drops, and the command."""
+"""Sums of calibrations: lines, rates, the recorded summary, code digests, and the command."""
 
 import json
 import math
@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from gates.cli.verbs import app
 from gates.registry import load
-from gates.report.calibration import family, gate, nearest, place, rates, upper_bound
+from gates.report.calibration import family, gate, nearest, platform, rates, upper_bound
 from gates.report.markdown import render
 from gates.results.jsonl import Results, as_line, read
 from gates.results.records import CalibrationRecord, FalsePositiveRecord, NearestRecord, seeds_of, seeds_text
 from gates.run import calibration_summary, code_digest
-from gates.run.calibration_summary import Place, added, counts, done, record
+from gates.run.calibration_summary import Platform, added, counts, done, record
 from gates.run.code_digest import codes
 from gates.run.judge import judge
 
@@ -59,7 +59,7 @@ def results(path: Path, *lines: CalibrationRecord, **changes: Any) -> Results:
 
 
 class TestLines:
-    """How lines add up."""
+    """Merging lines."""
 
     @pytest.mark.parametrize(
         ("seeds", "text"), [({3}, "3"), ({0, 1, 2}, "0-2"), ({0, 1, 5, 7, 8}, "0-1,5,7-8"), ({0, 2}, "0,2")]
@@ -69,26 +69,26 @@ class TestLines:
         assert seeds_of(text) == seeds
 
     @pytest.mark.parametrize("text", ["", "1-", "-1", "1..3", "3-1", "0-999999999", "0-9,", " 1"])
-    def test_what_is_no_range_is_refused(self, text: str) -> None:
-        """Nor one that would fill the memory."""
+    def test_invalid_ranges_are_refused(self, text: str) -> None:
+        """This includes ranges that are too large for memory."""
         with pytest.raises(ValueError, match="judged"):
             line(seeds={"judged": {"x": text}})
 
-    def test_a_seed_that_two_lines_have_counts_once(self) -> None:
-        """0–9 and 5–14 are 15 seeds, a false positive of both is one, and both commits are named."""
-        one = line("0-9", false_positives=[refused(7)])
-        two = line("5-14", false_positives=[refused(7)], commits=["dddddddd"], retried={"x-float32": "6"})
-        (found,) = added([one, two])
-        assert found.seeds == {"judged": {"x-float32": "0-14"}}
-        assert (found.commits, found.retried) == (["cccccccc", "dddddddd"], {"x-float32": "6"})
-        assert counts(found) == {"correct": 14, "wrong": 1}
-        assert added([found, one]) == [found]
+    def test_a_seed_in_two_lines_counts_once(self) -> None:
+        """0–9 and 5–14 are 15 seeds, a false positive in both counts once, and the line names both commits."""
+        first = line("0-9", false_positives=[refused(7)])
+        second = line("5-14", false_positives=[refused(7)], commits=["dddddddd"], retried={"x-float32": "6"})
+        (merged,) = added([first, second])
+        assert merged.seeds == {"judged": {"x-float32": "0-14"}}
+        assert (merged.commits, merged.retried) == (["cccccccc", "dddddddd"], {"x-float32": "6"})
+        assert counts(merged) == {"correct": 14, "wrong": 1}
+        assert added([merged, first]) == [merged]
 
-    def test_what_was_judged_in_the_end_is_no_longer_skipped(self) -> None:
-        """A library that was not installed then; a limit that was not recorded, in an old file."""
+    def test_a_judged_seed_is_no_longer_skipped(self) -> None:
+        """Its library was not installed in an earlier run, or an old file had no limit for it."""
         absent = line(seeds={"skipped": {"x-float32": "0-4"}, "uncalibrated": {"y": "0"}})
-        (found,) = added([absent, line("2-9")])
-        assert found.seeds == {
+        (merged,) = added([absent, line("2-9")])
+        assert merged.seeds == {
             "judged": {"x-float32": "2-9"},
             "skipped": {"x-float32": "0-1"},
             "uncalibrated": {"y": "0"},
@@ -97,58 +97,58 @@ class TestLines:
     @pytest.mark.parametrize(
         "changes", [{"blas": "openblas"}, {"cpu": "another"}, {"full": True}, {"subject": "other"}]
     )
-    def test_other_machines_draws_and_subjects_have_lines_of_their_own(self, changes: dict[str, Any]) -> None:
+    def test_machines_draws_and_subjects_have_separate_lines(self, changes: dict[str, Any]) -> None:
         assert len(added([line("0-4"), line("0-4", **changes)])) == 2
 
     @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)], ids=str)
-    def test_what_is_no_number_is_the_largest_share(self, order: tuple[int, ...]) -> None:
-        """Whatever comes after it."""
+    def test_nan_is_the_largest_share(self, order: tuple[int, ...]) -> None:
+        """The order of the lines is irrelevant."""
         shares = (0.5, math.nan, 0.7)
-        (found,) = added(line(str(seed), nearest=[near(shares[seed], seed)]) for seed in order)
-        assert nearest([found]) == {GATE.id: (math.inf, "q: numpy, x-float32, seed 1")}
-        assert [item.seed for item in found.nearest] == [1]
+        (merged,) = added(line(str(seed), nearest=[near(shares[seed], seed)]) for seed in order)
+        assert nearest([merged]) == {GATE.id: (math.inf, "q: numpy, x-float32, seed 1")}
+        assert [item.seed for item in merged.nearest] == [1]
 
 
 @pytest.mark.parametrize(
-    ("versions", "found"),
+    ("versions", "expected"),
     [
-        ({"numpy": "2"}, Place("numpy", "own")),
-        ({"rlkernels": "0.1", "numpy": "2"}, Place("rlkernels", "own")),
-        ({"mlx": "0.32", "device": "Device(cpu, 0)"}, Place("mlx-cpu", "own")),
-        ({"mlx": "0.32", "device": "Device(gpu, 0)"}, Place("mlx-gpu", "own")),
+        ({"numpy": "2"}, Platform("numpy", "own")),
+        ({"rlkernels": "0.1", "numpy": "2"}, Platform("rlkernels", "own")),
+        ({"mlx": "0.32", "device": "Device(cpu, 0)"}, Platform("mlx-cpu", "own")),
+        ({"mlx": "0.32", "device": "Device(gpu, 0)"}, Platform("mlx-gpu", "own")),
         (
             {"mlx": "0.32", "device": "Device(cpu, 0)", "preloaded": "libopenblas.so.0 (OpenBLAS 0.3)"},
-            Place("mlx-cpu", "openblas"),
+            Platform("mlx-cpu", "openblas"),
         ),
     ],
 )
-def test_a_place_is_what_the_worker_says(versions: dict[str, str], found: Place) -> None:
-    """Backend and BLAS come from the handshake."""
-    assert Place.of(versions) == found
+def test_the_platform_comes_from_the_handshake(versions: dict[str, str], expected: Platform) -> None:
+    """The handshake has the backend and the BLAS."""
+    assert Platform.of(versions) == expected
 
 
 class TestRates:
-    """How often a gate refused a correct subject."""
+    """The rate at which a gate refuses a correct subject."""
 
-    def test_a_seed_counts_where_every_case_was_judged_at_it(self) -> None:
-        """Cases that were judged at other seeds: a rate is over the seeds that they share."""
+    def test_a_seed_counts_if_every_case_was_judged_at_it(self) -> None:
+        """A rate covers the seeds that all cases share."""
         apart = [line("0-9"), line("10-19", "y-float32")]
         (rate,) = rates(apart, gate).values()
         assert (rate.seeds, rate.verdicts, rate.bound) == (0, 20, None)
-        assert rate.words == "no seed was judged in every case"
+        assert rate.label == "no seed was judged in every case"
         (rate,) = rates([*apart, line("5-14", "y-float32")], gate).values()
         assert (rate.seeds, rate.bound) == (5, pytest.approx(1 - 0.05 ** (1 / 5)))
 
-    def test_a_seed_is_refused_once(self) -> None:
-        """In two cases and two subjects, it is one seed: the published limit of 1 in 10."""
-        one = line("0-9", false_positives=[refused(3)])
-        two = line("0-9", "y-float32", false_positives=[refused(3, "y-float32")], subject="other")
-        (rate,) = rates([one, two], family).values()
+    def test_a_refused_seed_counts_once(self) -> None:
+        """Two cases and two subjects refused at the same seed give 1 of 10, with its published bound."""
+        first = line("0-9", false_positives=[refused(3)])
+        second = line("0-9", "y-float32", false_positives=[refused(3, "y-float32")], subject="other")
+        (rate,) = rates([first, second], family).values()
         assert (rate.seeds, rate.refused, rate.verdicts) == (10, {3}, 20)
         assert rate.bound == pytest.approx(0.394163, rel=1e-5)
 
-    def test_rows_are_told_apart_by_backend_blas_dtype_and_draws(self, tmp_path: Path) -> None:
-        """What nobody provides has no row, and the page names the commits."""
+    def test_backend_blas_dtype_and_draws_have_separate_rows(self, tmp_path: Path) -> None:
+        """Unsupported cases have no row, and the page names the commits."""
         lines = [
             line("0-4"),
             line("0-4", backend="mlx-cpu", blas="openblas", subject="other"),
@@ -157,7 +157,7 @@ class TestRates:
             line("0-4", "float32s", full=True),
             line(seeds={"unsupported": {"plain": "0"}}, backend="rlkernels"),
         ]
-        assert [name[1:] for name, rate in rates(lines, place).items() if rate.judged] == [
+        assert [name[1:] for name, rate in rates(lines, platform).items() if rate.judged] == [
             ("mlx-cpu", "openblas", "float32", ""),
             ("numpy", "own", "", "(all draws)"),
             ("numpy", "own", "bfloat16", ""),
@@ -168,11 +168,11 @@ class TestRates:
         assert f"| `{GATE.id}` | mlx-cpu | openblas | float32 | 5 | 5 | 0 | 0.45 | cccccccc |" in text
         assert f"| `{GATE.id}` (all draws) | numpy | own | – | 5 |" in text
         assert "| rlkernels |" not in text
-        assert "Seeds that `calibration.jsonl` had when the run began were not judged again." in text
+        assert "The run skipped the seeds that `calibration.jsonl` had at its start." in text
 
     @pytest.mark.parametrize("seeds", [1, 7, 100, 1000])
-    def test_the_bound_solves_its_own_definition(self, seeds: int) -> None:
-        """At the bound, so few false positives have a chance of 5%, summed here by exact binomials."""
+    def test_the_bound_satisfies_its_definition(self, seeds: int) -> None:
+        """At the bound, at most as many false positives have probability 5%, by a sum of exact binomials."""
         for refused in {0, seeds // 3, seeds - 1}:
             rate = upper_bound(refused, seeds)
             chance = sum(math.comb(seeds, k) * rate**k * (1 - rate) ** (seeds - k) for k in range(refused + 1))
@@ -180,42 +180,42 @@ class TestRates:
             assert rate >= refused / seeds
 
     @pytest.mark.parametrize(("refused", "seeds"), [(0, 0), (-1, 5), (6, 5)])
-    def test_a_bound_of_nonsense_is_refused(self, refused: int, seeds: int) -> None:
+    def test_a_bound_needs_valid_counts(self, refused: int, seeds: int) -> None:
         """No seeds, or more false positives than seeds."""
-        with pytest.raises(ValueError, match="there must be seeds"):
+        with pytest.raises(ValueError, match="expected at least one seed"):
             upper_bound(refused, seeds)
 
 
 class TestSummary:
-    """The one recorded file."""
+    """The recorded summary."""
 
-    def test_runs_add_up_in_it(self, tmp_path: Path) -> None:
-        """Two runs are the union of their seeds, complete, with the nearest claim of each quantity alone."""
+    def test_runs_add_up(self, tmp_path: Path) -> None:
+        """The summary of two runs has the union of their seeds and the nearest claim of each quantity."""
         path = tmp_path / "gates" / "calibration.jsonl"
         shares = [near(0.5, 1), near(0.2, 2, "other"), near(0.9, 3).model_copy(update={"case": "y"})]
-        one = results(tmp_path / "1", line("0-9", nearest=shares[:2]))
-        two = results(tmp_path / "2", line("10-19", nearest=shares[2:], false_positives=[refused(12)]))
-        assert record(one, path, CODES) == [f"recorded in {path}: 10 verdicts of 1 gates"]
+        first = results(tmp_path / "1", line("0-9", nearest=shares[:2]))
+        second = results(tmp_path / "2", line("10-19", nearest=shares[2:], false_positives=[refused(12)]))
+        assert record(first, path, CODES) == [f"recorded in {path}: 10 verdicts of 1 gates"]
         assert read(path).summary.exit_code == 0  # type: ignore[union-attr]  `record` has written it
-        assert record(two, path, CODES) == [f"recorded in {path}: 20 verdicts of 1 gates"]
-        found = read(path)
-        (merged,) = found.calibrations
+        assert record(second, path, CODES) == [f"recorded in {path}: 20 verdicts of 1 gates"]
+        summary = read(path)
+        (merged,) = summary.calibrations
         assert merged.seeds == {"judged": {"x-float32": "0-19"}}
         assert [(item.quantity, item.share) for item in merged.nearest] == [("other", 0.2), ("q", 0.9)]
-        assert (found.state, found.header.codes, found.header.dirty) == ("complete", CODES, False)
-        assert found.summary is not None
-        assert (found.summary.counts["correct"], found.summary.exit_code) == (19, 1)
-        again = path.read_bytes()
-        record(two, path, CODES)
-        assert path.read_bytes() == again
+        assert (summary.state, summary.header.codes, summary.header.dirty) == ("complete", CODES, False)
+        assert summary.summary is not None
+        assert (summary.summary.counts["correct"], summary.summary.exit_code) == (19, 1)
+        before = path.read_bytes()
+        record(second, path, CODES)
+        assert path.read_bytes() == before
 
     def test_seeds_of_other_code_are_dropped_with_a_note(self, tmp_path: Path) -> None:
-        """The gate was mended, or is gone: what was recorded of it says nothing of the one that is here."""
+        """After a gate changed or was removed, its recorded seeds are not evidence for the current gate."""
         path = tmp_path / "calibration.jsonl"
         record(results(tmp_path / "1", line("0-9")), path, CODES)
         other = results(tmp_path / "2", line("0-1"), codes={GATE.id: "b" * 16})
         notes = record(other, path, {GATE.id: "b" * 16})
-        note = f"not in {path}, because the code changed since they were judged: {GATE.id}"
+        note = f"dropped from {path}, because their code has changed since: {GATE.id}"
         assert notes[1] == note
         assert [found.seeds for found in read(path).calibrations] == [{"judged": {"x-float32": "0-1"}}]
         assert record(other, path, {})[1:] == [note]
@@ -227,18 +227,18 @@ class TestSummary:
         [({}, {"codes": {GATE.id: "b" * 16}}), ({}, {"codes": {}}), ({"full": True}, {}), ({"cpu": "another"}, {})],
         ids=["other code", "no code", "other draws", "other processor"],
     )
-    def test_what_another_judge_said_is_judged_again(
+    def test_seeds_judged_under_other_conditions_are_judged_again(
         self, tmp_path: Path, changes: dict[str, Any], head: dict[str, Any]
     ) -> None:
-        """Other code, draws or machine are no substitute."""
+        """Seeds count only for the same code, draws and machine."""
         asked = header(codes=CODES)
         assert done(results(tmp_path / "1", line("0-3")), asked, ["judged"]) == {
             (GATE.id, "numpy", "x-float32"): {0, 1, 2, 3}
         }
         assert not done(results(tmp_path / "1", line("0-3", **changes), **head), asked, ["judged"])
 
-    def test_a_subject_that_was_absent_is_there_now(self, tmp_path: Path) -> None:
-        """It said nothing of its place then, so its line is another one; it is gone when a run has judged the subject."""
+    def test_skipped_lines_of_a_subject_are_replaced_once_it_is_judged(self, tmp_path: Path) -> None:
+        """The line of an absent subject has an unknown platform; it disappears once a run has judged the subject."""
         path = tmp_path / "calibration.jsonl"
         absent = line(seeds={"skipped": {"x-float32": "0-4"}}, backend="unknown", blas="unknown")
         record(results(tmp_path / "1", absent), path, CODES)
@@ -246,7 +246,7 @@ class TestSummary:
         record(results(tmp_path / "2", line("0-4")), path, CODES)
         assert [found.backend for found in read(path).calibrations] == ["numpy"]
 
-    def test_a_dirty_commit_makes_it_dirty(self, tmp_path: Path) -> None:
+    def test_a_dirty_commit_makes_the_summary_dirty(self, tmp_path: Path) -> None:
         path = tmp_path / "calibration.jsonl"
         record(results(tmp_path / "1", line("0", commits=[f"cccccccc{calibration_summary.DIRTY}"])), path, CODES)
         record(results(tmp_path / "2", line("1")), path, CODES)
@@ -254,11 +254,11 @@ class TestSummary:
 
 
 class TestCode:
-    """What decides a gate's verdicts."""
+    """The digest of the code that decides a gate's verdicts."""
 
-    def test_it_is_the_checks_own_and_what_it_imports(self) -> None:
-        """The definition, the judge and the comparison are in it; other families, subjects, reports and mutants are not."""
-        found = code_digest.closure(("gates.families.kl.gates", judge.__module__))
+    def test_the_digest_covers_the_check_and_its_imports(self) -> None:
+        """It includes the definition, the judge and the comparison, but no other families, subjects or reports."""
+        modules = code_digest.closure(("gates.families.kl.gates", judge.__module__))
         needed = {
             "gates.families.kl.gates",
             "reference.oracle.kl",
@@ -266,18 +266,18 @@ class TestCode:
             "gates.run.compare",
             "gates.model",
         }
-        assert needed | {judge.__module__} <= found
-        assert not {"gates.families.packing.gates", "gates.families.rollout.gates.rows"} & found
-        assert not any(name.startswith(("gates.subjects", "gates.report", "gates.cli")) for name in found)
+        assert needed | {judge.__module__} <= modules
+        assert not {"gates.families.packing.gates", "gates.families.rollout.gates.rows"} & modules
+        assert not any(name.startswith(("gates.subjects", "gates.report", "gates.cli")) for name in modules)
 
-    def test_gates_of_other_checks_have_other_codes(self) -> None:
-        """Every shipped gate has one; two families differ."""
+    def test_gates_with_different_checks_have_different_digests(self) -> None:
+        """Two families differ, and repeated digests are equal."""
         gates = [load().gates["kl.k3.matches-definition"], GATE]
         assert len(set(codes(gates).values())) == 2
         assert codes(gates) == codes(gates)
 
-    def test_a_changed_line_is_other_code(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The text of a module that the check imports changes it."""
+    def test_an_edit_changes_the_digest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The edited module is one that the check imports."""
         before, source = codes([GATE]), code_digest.source
         edited = {"reference.oracle.philox": b"\n# edited"}
         monkeypatch.setattr(code_digest, "source", lambda module: source(module) + edited.get(module, b""))
@@ -285,7 +285,7 @@ class TestCode:
 
 
 class TestCommand:
-    """`gates calibrate` as it is typed."""
+    """`gates calibrate` on the command line."""
 
     @staticmethod
     def gates(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -293,15 +293,15 @@ class TestCommand:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
     def test_seeds_add_up_over_sessions(self, tmp_path: Path) -> None:
-        """Two seeds, then up to three: the second run judges one; a third one finds nothing left."""
-        for options, said in (
+        """Two seeds, then up to three: the second run judges one seed, the third none."""
+        for options, message in (
             (["--seeds", "2"], "correct, 0 wrong"),
             (["--seeds-up-to", "3"], "correct, 0 wrong"),
-            (["--seeds-up-to", "3"], "nothing is left: results/gates/calibration.jsonl has seeds 0 to 2 of all cases"),
+            (["--seeds-up-to", "3"], "nothing to do: results/gates/calibration.jsonl has seeds 0 to 2 of all cases"),
         ):
             ended = self.gates(tmp_path, "--subject", "numpy", "--record", *options)
             assert ended.returncode == 0, ended.stderr
-            assert said in " ".join(ended.stdout.split())
+            assert message in " ".join(ended.stdout.split())
         runs = [read(path) for path in sorted((tmp_path / "results" / "runs").iterdir())]
         judged = [{text for found in run.calibrations for text in found.seeds["judged"].values()} for run in runs]
         assert sorted(judged, key=str) == [{"0-1"}, {"2"}]
@@ -309,8 +309,8 @@ class TestCommand:
         assert {text for found in summary.calibrations for text in found.seeds["judged"].values()} == {"0-2"}
         assert summary.header.planned == sum(run.header.planned for run in runs)
 
-    def test_a_run_that_is_resumed_may_be_recorded(self, tmp_path: Path) -> None:
-        """Its seeds get into the summary whenever it came to its end."""
+    def test_a_resumed_run_can_be_recorded(self, tmp_path: Path) -> None:
+        """Its seeds are added to the summary after the run has finished."""
         options = ("--subject", "numpy", "--seeds", "1")
         assert self.gates(tmp_path, *options).returncode == 0
         (path,) = (tmp_path / "results" / "runs").iterdir()
@@ -318,8 +318,8 @@ class TestCommand:
         assert ended.returncode == 0, ended.stderr
         assert "recorded in results/gates/calibration.jsonl" in ended.stderr
 
-    def test_json_lines_are_those_of_the_file(self, tmp_path: Path) -> None:
-        """Words that hold what some take for the end of a line do not part one."""
+    def test_json_output_has_the_lines_of_the_file(self, tmp_path: Path) -> None:
+        """A Unicode line separator in a message does not split a line."""
         names = "numpy.OPS"
         text = f"from gates.subjects.numpy_baseline import subject as numpy\ndef no(**_):\n    raise ValueError('one\\u2028two')\nOPS = dict.fromkeys({names}, no)\n"
         (tmp_path / "mine.py").write_text(text)
@@ -331,27 +331,27 @@ class TestCommand:
         assert len(found) == len(path.read_text().rstrip("\n").split("\n"))
 
     @pytest.mark.parametrize(
-        ("options", "words"),
+        ("options", "message"),
         [
             (
                 ["--seeds", "3", "--seeds-up-to", "9"],
-                "--seeds says how many and --seeds-up-to which is the end; give one",
+                "--seeds is a number of seeds and --seeds-up-to is their end; give one",
             ),
             (["--seed", "9", "--seeds-up-to", "9"], "--seeds-up-to 9: must be more than --seed, which is 9"),
         ],
         ids=["both", "empty"],
     )
-    def test_what_makes_no_sense_is_one_sentence(self, tmp_path: Path, options: list[str], words: str) -> None:
-        """Options that contradict each other are refused before anything is judged."""
+    def test_contradictory_options_are_refused(self, tmp_path: Path, options: list[str], message: str) -> None:
+        """The command fails with one sentence before anything is judged."""
         ended = self.gates(tmp_path, "--subject", "numpy", *options)
         assert (ended.returncode, ended.stdout) == (2, "")
-        assert words in " ".join(ended.stderr.split())
+        assert message in " ".join(ended.stderr.split())
         assert list(tmp_path.iterdir()) == []
 
-    def test_without_a_case_nothing_was_measured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Where no subject has the ops of the gates, no seed of any case is lacking either, and that is no success."""
+    def test_a_plan_without_cases_measures_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If no subject has the gates' ops, no seed is missing, but the exit code is 3."""
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr("gates.run.plan.plan", lambda *_, **__: [])
         ended = CliRunner().invoke(app, ["calibrate", "philox", "--seeds-up-to", "3"])
         assert ended.exit_code == 3, ended.output
-        assert "nothing is left" not in ended.output
+        assert "nothing to do" not in ended.output
