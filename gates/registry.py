@@ -106,7 +106,7 @@ class Registry:
         if not mutant.symptom.endswith("."):
             raise ConfigurationError(
                 f"mutant {mutant.name!r} has symptom {mutant.symptom!r}, must be a sentence with a full stop: what "
-                "the mistake looks like in training, or 'Nothing in any curve: …'"
+                "the mistake looks like in training, or 'No curve shows it: …'"
             )
         if mutant.name in self.mutants:
             raise ConfigurationError(f"mutant {mutant.name!r} is registered twice; names must be unique")

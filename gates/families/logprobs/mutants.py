@@ -7,43 +7,48 @@ in_numpy(
     "logprobs:selective_log_softmax",
     "logprobs.patches:untempered",
     mistake="the logits are not divided by the temperature",
-    arises="scoring at τ = 1 what was sampled at another τ, without saying so",
+    arises="samples drawn at another temperature silently scored at τ = 1",
     source=(
         "databricks/compose-rl#105: log-probs scored without the temperature; radixark/miles#1345: scoring path "
         "hardcodes another temperature"
     ),
     theme="ratio and rollout",
-    symptom="With a temperature of 0.7 the ratio of a fresh batch is far from 1 and the clip acts from the first step.",
+    symptom=(
+        "With a temperature of 0.7 the ratio of a fresh batch is far from 1, and tokens are clipped from the first "
+        "step."
+    ),
     caught_by=("logprobs.selective.matches-definition", "logprobs.entropy.matches-definition"),
 )
 in_numpy(
     "logprobs.mean-instead-of-maximum",
     "logprobs:row_offset",
     "logprobs.patches:mean_offset",
-    mistake="the mean is subtracted, so a peak of 1,000 overflows",
+    mistake="the mean is subtracted instead of the maximum, so that a peak of 1,000 overflows",
     arises="centring logits, as for a temperature fit",
     theme="precision",
-    symptom="A NaN loss on one step, when a logit stands out by some hundreds; the run dies or skips.",
+    symptom=(
+        "A NaN loss on one step, when a logit exceeds the others by some hundreds; the run stops or skips the step."
+    ),
     caught_by=("logprobs.selective.matches-definition",),
 )
 in_numpy(
     "logprobs.nothing-subtracted",
     "logprobs:row_offset",
     "logprobs.patches:no_offset",
-    mistake="nothing is subtracted, so logits of 10,000 overflow",
-    arises="log(sum(exp(x))) as the formula is written",
+    mistake="the maximum is not subtracted, so that logits of 10,000 overflow",
+    arises="log(sum(exp(x))) implemented literally",
     theme="precision",
-    symptom="A NaN loss as soon as logits are large; small models train for a long time before it shows.",
+    symptom="A NaN loss as soon as logits are large; small models train for a long time before it occurs.",
     caught_by=("logprobs.selective.matches-definition",),
 )
 in_numpy(
     "logprobs.float32-running-sum",
     "logprobs:log_sum_exp",
     "logprobs.patches:float32_running_sum",
-    mistake="151,936 exponentials are added one after the other in float32",
+    mistake="151,936 exponentials are summed sequentially in float32",
     source="MLX 0.32 logsumexp on Linux CPU: off by 1.5e-5 to 2.3e-4 nats",
     theme="precision",
-    symptom="Nothing in any curve: every log-prob is off by 1e-5 to 2e-4, and the ratio of a fresh batch is not 1.",
+    symptom="No curve shows it: every log-prob is off by 1e-5 to 2e-4, and the ratio of a fresh batch is not 1.",
     caught_by=("logprobs.selective.matches-definition",),
 )
 in_numpy(
@@ -51,7 +56,7 @@ in_numpy(
     "logprobs:log_sum_exp",
     "logprobs.patches:half_sum",
     mistake="exponentials are rounded to float16 before they are summed",
-    arises="log_softmax of logits in the dtype they came in",
+    arises="log_softmax in the dtype of the logits",
     source=(
         "genlm/genlm-backend#66: log-softmax in the logits' half precision; huggingface/trl#7084: selective "
         "log-softmax skips float32 upcast"
@@ -64,18 +69,21 @@ in_numpy(
     "logprobs.entropy-untempered",
     "logprobs:selective_log_softmax",
     "logprobs.patches:untempered_entropy",
-    mistake="the entropy is that of temperature 1 beside log-probs of another",
-    arises="two calls, one of which was given the temperature",
+    mistake="the entropy is that at temperature 1, while log-probs use the configured temperature",
+    arises="two calls, only one of them with the temperature",
     source="OpenRLHF/OpenRLHF#1319: entropy of the unscaled logits",
     theme="metrics",
-    symptom="The entropy curve is that of another temperature: it looks healthy while what is sampled has collapsed.",
+    symptom=(
+        "The entropy curve is that of another temperature: it looks healthy while the sampled distribution has "
+        "collapsed."
+    ),
     caught_by=("logprobs.entropy.matches-definition",),
 )
 in_numpy(
     "logprobs.entropy-nan",
     "logprobs:entropy_of",
     "logprobs.patches:nan_entropy",
-    mistake="0 · log 0 is NaN where a token cannot be drawn",
+    mistake="0 · log 0 is NaN for tokens of probability 0",
     arises="−(p · log p).sum() over masked logits",
     source=(
         "huggingface/trl#7264: entropy is NaN at zero probability; NovaSky-AI/SkyRL#2259: 0 times -inf in the entropy"
@@ -88,7 +96,7 @@ in_numpy(
     "logprobs.entropy-in-bits",
     "logprobs:selective_log_softmax",
     "logprobs.patches:bits",
-    mistake="the entropy is in bits",
+    mistake="the entropy is in bits instead of nats",
     arises="log2, as in information theory",
     theme="metrics",
     symptom="The entropy curve is 1.44 times higher: two frameworks cannot be compared.",
@@ -98,8 +106,8 @@ in_numpy(
     "logprobs.backward-without-temperature",
     "logprobs:selective_log_softmax_backward",
     "logprobs.patches:temperature_forgotten",
-    mistake="the 1/τ of the chain rule is left out",
-    arises="a backward written for τ = 1",
+    mistake="the factor 1/τ of the chain rule is missing",
+    arises="a backward pass written for τ = 1",
     theme="lost gradients",
     symptom=(
         "The gradient is too small at high temperatures and too large at low ones; it looks like a badly tuned "
@@ -111,18 +119,18 @@ in_numpy(
     "logprobs.backward-sign",
     "logprobs:chosen_slope",
     "logprobs.patches:wrong_sign",
-    mistake="the gradient is that of −lp",
-    arises="a backward copied from cross-entropy",
+    mistake="the gradient has the wrong sign: that of −log p",
+    arises="a backward pass copied from cross-entropy",
     theme="lost gradients",
-    symptom="Reward falls from the first step: what was good becomes rarer.",
+    symptom="Reward falls from the first step: good completions become rarer.",
     caught_by=("logprobs.backward.matches-definition",),
 )
 in_numpy(
     "logprobs.backward-without-softmax",
     "logprobs:selective_log_softmax_backward",
     "logprobs.patches:no_softmax",
-    mistake="the normaliser is held constant",
-    arises="a stop-gradient round logsumexp",
+    mistake="the softmax normaliser is treated as a constant",
+    arises="a stop-gradient around logsumexp",
     theme="lost gradients",
     symptom="Logits grow without bound and the loss seems to improve; entropy does not follow.",
     caught_by=("logprobs.backward.matches-definition",),
@@ -131,10 +139,10 @@ in_numpy(
     "logprobs.backward-entropy-ignored",
     "logprobs:selective_log_softmax_backward",
     "logprobs.patches:entropy_ignored",
-    mistake="nothing flows back through the entropy",
+    mistake="the entropy has no gradient",
     arises="an entropy computed under no_grad",
     theme="lost gradients",
-    symptom="The entropy coefficient does nothing: entropy collapses as if the bonus were 0.",
+    symptom="The entropy coefficient has no effect: entropy collapses as if the bonus were 0.",
     caught_by=("logprobs.backward.matches-definition",),
 )
 in_numpy(
@@ -142,7 +150,7 @@ in_numpy(
     "logprobs:entropy_slope",
     "logprobs.patches:entropy_without_mean",
     mistake="the entropy's gradient is −p (log p + 1)",
-    arises="the derivative of p log p, without that of the normaliser",
+    arises="the derivative of p log p without that of the normaliser",
     theme="lost gradients",
     symptom="The entropy bonus shifts all logits together; its effect on entropy is weaker than its coefficient says.",
     caught_by=("logprobs.backward.matches-definition",),
@@ -151,23 +159,25 @@ in_numpy(
     "logprobs.temperature-after-the-softmax",
     "logprobs:selective_log_softmax",
     "logprobs.patches:divided_afterwards",
-    mistake="the log-probs are divided by the temperature, not the logits",
-    arises="an engine that returns log-probs of temperature 1, scaled as if they were logits",
+    mistake="the log-probs are divided by the temperature instead of the logits",
+    arises="log-probs at temperature 1 from an engine, scaled as if they were logits",
     source=(
         "PrimeIntellect-ai/prime-rl#697: log-probs scaled, not logits; MoonshotAI/Kimi-Audio#161: temperature after log-softmax"
     ),
     theme="ratio and rollout",
-    symptom="With a temperature below 1 all log-probs are too low, and the ratio of sampler and trainer is far from 1.",
+    symptom=(
+        "With a temperature below 1 all log-probs are too low, and the ratio between trainer and sampler is far from 1."
+    ),
     caught_by=("logprobs.selective.matches-definition",),
 )
 in_numpy(
     "logprobs.ignore-index-scored",
     "logprobs:counted",
     "logprobs.patches:every_id",
-    mistake="an id of −100 is scored: it counts from the end of the vocabulary",
-    arises="gathering labels that were made for cross_entropy, which ignores −100",
+    mistake="an id of −100 is scored: it indexes from the end of the vocabulary",
+    arises="gathering with labels made for cross_entropy, which ignores −100",
     theme="masks and shifts",
-    symptom="Prompt and padding train the policy towards the 100th token from the end; nothing fails.",
+    symptom="Prompt and padding train the policy towards the vocabulary's 100th token from the end, without an error.",
     caught_by=(
         "logprobs.selective.matches-definition",
         "logprobs.entropy.matches-definition",
@@ -178,10 +188,13 @@ in_numpy(
     "logprobs.only-the-first-id",
     "logprobs:counted",
     "logprobs.patches:first_id",
-    mistake="of several ids at a position the first one is scored",
-    arises="index.unsqueeze(-1) on an index that has its last dimension already, then squeeze",
+    mistake="of several ids at a position only the first is scored",
+    arises="index.unsqueeze(-1) on an index that already has its last dimension, then squeeze",
     theme="lost gradients",
-    symptom="Top-k distillation and speculative checks see one token each; their other log-probs are 0, a probability of 1.",
+    symptom=(
+        "Top-k distillation and speculative checks see one token per position; the other log-probs are 0, a "
+        "probability of 1."
+    ),
     caught_by=("logprobs.selective.matches-definition", "logprobs.backward.matches-definition"),
 )
 for _name, _target, _gate in (
@@ -193,9 +206,9 @@ for _name, _target, _gate in (
         _name,
         f"logprobs:{_target}",
         "logprobs.patches:time_first",
-        mistake="what belongs to token t of row b is returned for another one: the batch was taken for (T, B, V)",
-        arises="a kernel or layer that has time first, and a view where a transpose was meant",
+        mistake="values of token t in row b are returned for another token: the batch is read as (T, B, V)",
+        arises="a kernel or layer with time first, and a view instead of a transpose",
         theme="masks and shifts",
-        symptom="Nothing with one row, or with as many tokens as rows; else rewards teach other tokens than their own.",
+        symptom="No effect with one row, or with as many tokens as rows; otherwise rewards train the wrong tokens.",
         caught_by=(_gate,),
     )

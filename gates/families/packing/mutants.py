@@ -11,7 +11,7 @@ in_numpy(
     mistake="the separator token of each sequence is not counted, so a full bin overflows",
     arises="lengths taken before the EOS is appended",
     theme="packing",
-    symptom="An out-of-memory error or a cut token once in thousands of batches; else nothing.",
+    symptom="An out-of-memory error or a lost token once in thousands of batches.",
     caught_by=_GATE,
 )
 in_numpy(
@@ -19,10 +19,10 @@ in_numpy(
     "packing:pack_sequences",
     "packing.patches:lose_the_last",
     mistake="the last sequence of the last bin is dropped",
-    arises="a loop that closes a bin only when the next sequence opens one",
+    arises="a loop that emits a bin only when the next sequence opens another",
     source="huggingface/trl#1850: the remainder is discarded",
     theme="packing",
-    symptom="Nothing in any curve: a few examples an epoch are never seen.",
+    symptom="No curve shows it: a few examples per epoch are never seen.",
     caught_by=_GATE,
 )
 in_numpy(
@@ -32,7 +32,7 @@ in_numpy(
     mistake="sequences of equal length are ordered differently in every call",
     arises="an unstable sort by length",
     theme="packing",
-    symptom="Nothing in any curve: two runs of one seed see other batches.",
+    symptom="No curve shows it: two runs with one seed see different batches.",
     caught_by=_GATE,
 )
 
@@ -40,10 +40,10 @@ in_numpy(
     "packing.last-of-ties-first",
     "packing:pack_sequences",
     "packing.patches:last_of_ties_first",
-    mistake="of sequences of equal length the last is placed first",
-    arises="an ascending sort that is read backwards",
+    mistake="of sequences with equal length the last is placed first",
+    arises="an ascending sort read backwards",
     theme="packing",
-    symptom="Nothing in any curve: batches differ from those of another implementation of the same packing.",
+    symptom="No curve shows it: batches differ from those of another implementation of the same packing.",
     caught_by=("packing.order.as-placed",),
 )
 
@@ -53,18 +53,18 @@ in_numpy(
     "packing.best-fit-is-first-fit",
     "packing:pack_sequences",
     "packing.patches:first_fit_always",
-    mistake="best fit takes the first bin with room instead of the fullest",
-    arises="a strategy flag that reaches nothing",
+    mistake="best fit chooses the first bin with room instead of the fullest",
+    arises="a strategy flag that is ignored",
     theme="packing",
-    symptom="Tokens per second are some percent lower than promised; losses are the same.",
+    symptom="Throughput is some percent lower than expected; losses are the same.",
     caught_by=_EXACT,
 )
 in_numpy(
     "packing.emptiest-bin",
     "packing:pack_sequences",
     "packing.patches:emptiest_bin",
-    mistake="best fit takes the bin with the most room: worst fit",
-    arises="a heap ordered by room, where the least room that is enough is wanted",
+    mistake="best fit chooses the bin with the most room, which is worst fit",
+    arises="a heap ordered by descending room",
     theme="packing",
     symptom="More bins and more padding: throughput is lower, losses are the same.",
     caught_by=_EXACT,
@@ -73,7 +73,7 @@ in_numpy(
     "packing.silent-truncation",
     "packing:allowed_lengths",
     "packing.patches:truncate_always",
-    mistake="a sequence longer than a bin is cut to the bin without a word",
+    mistake="a sequence longer than a bin is silently truncated",
     arises="min(length, max_length) before packing, as a safety net",
     source="huggingface/trl#4554: packing truncates without a word",
     theme="packing",
@@ -84,20 +84,20 @@ in_numpy(
     "packing.efficiency-of-what-was-given",
     "packing:efficiency",
     "packing.patches:before_truncation",
-    mistake="the efficiency counts the tokens that truncation cut off",
-    arises="the sum taken over the lengths as they came",
+    mistake="the packing efficiency counts truncated tokens too",
+    arises="the sum of the lengths before truncation",
     theme="metrics",
-    symptom="The packing efficiency is reported too high, above 1 when much is cut.",
+    symptom="The packing efficiency is reported too high, above 1 when many tokens are truncated.",
     caught_by=_EXACT,
 )
 in_numpy(
     "packing.efficiency-per-sequence",
     "packing:efficiency",
     "packing.patches:per_sequence",
-    mistake="the efficiency divides by the room of one bin per sequence",
-    arises="len(lengths) where the number of bins belongs",
+    mistake="the packing efficiency divides by the size of one bin per sequence",
+    arises="len(lengths) instead of the number of bins",
     theme="metrics",
-    symptom="The packing efficiency is reported too low, as if nothing were packed.",
+    symptom="The packing efficiency is reported too low, as without packing.",
     caught_by=_EXACT,
 )
 
@@ -108,7 +108,7 @@ in_numpy(
     "packing:split_pieces",
     "packing.patches:whole_bins_only",
     mistake="the last piece of a sequence that is longer than a bin is dropped",
-    arises="length // max_length pieces, where the quotient is to be rounded up",
+    arises="length // max_length pieces, rounded down instead of up",
     theme="packing",
     symptom="Long answers lose their end and their EOS; nothing in the logs says how many tokens were trained on.",
     caught_by=_PIECES,
@@ -117,10 +117,12 @@ in_numpy(
     "packing.split-starts-again",
     "packing:split_pieces",
     "packing.patches:from_the_start",
-    mistake="every piece of a sequence begins at its first token",
+    mistake="every piece of a split sequence begins at the sequence's first token",
     arises="tokens[:size] for each of the pieces",
     theme="packing",
-    symptom="The loss is a little low: beginnings of long documents are trained on several times, their ends never.",
+    symptom=(
+        "The loss is a little too low: beginnings of long documents are trained on several times, their ends never."
+    ),
     caught_by=_PIECES,
 )
 in_numpy(
@@ -128,19 +130,19 @@ in_numpy(
     "packing:wrapped_pieces",
     "packing.patches:full_bins_only",
     mistake="the tokens that do not fill the last bin are dropped",
-    arises="total // max_length bins, so that all have one shape",
+    arises="total // max_length bins, for equal shapes",
     source="huggingface/trl#1850: the remainder is discarded",
     theme="packing",
-    symptom="Nothing in any curve: the last tokens of every batch of the map are never seen.",
+    symptom="No curve shows it: the last tokens of every mapped batch are never seen.",
     caught_by=_PIECES,
 )
 in_numpy(
     "packing.wrapped-cuts-by-sequence",
     "packing:wrapped_pieces",
     "packing.patches:sequences_apart",
-    mistake="wrapping begins a new bin where a sequence begins: nothing is packed together",
-    arises="the cut taken for each sequence in a loop, and not for all of them in one line",
+    mistake="wrapping starts a new bin for every sequence, so that no two sequences share a bin",
+    arises="cutting each sequence in a loop instead of their concatenation",
     theme="packing",
-    symptom="Throughput is as without packing, though packing is on.",
+    symptom="Throughput is the same as without packing.",
     caught_by=_PIECES,
 )

@@ -11,36 +11,42 @@ in_numpy(
     mistake="the baseline is at least 0, so rewards that are all negative push every completion down",
     arises="max(0, mean), a guard for an empty group",
     theme="advantages",
-    symptom="With negative rewards every completion is pushed down: entropy and length drift, and adding a constant to the reward cures it.",
+    symptom=(
+        "With negative rewards every completion is pushed down: entropy and length drift until a constant is added to "
+        "the reward."
+    ),
     caught_by=LAWS,
 )
 in_numpy(
     "advantage-laws.own-reward-in-others",
     "advantages:group_advantages",
     "advantages.patches:divided_by_all",
-    mistake="leave-one-out sums the others and divides by G",
+    mistake="leave-one-out divides the sum of the other rewards by G instead of G − 1",
     arises="(sum - reward) / group_size",
     theme="advantages",
-    symptom="Rewards with a large mean give large advantages of one sign; the curve changes when a constant is added to the reward.",
+    symptom=(
+        "Rewards with a large mean give large advantages of one sign; the curve changes when a constant is added to "
+        "the reward."
+    ),
     caught_by=LAWS,
 )
 in_numpy(
     "advantage-laws.clipped-rewards",
     "advantages:group_advantages",
     "advantages.patches:clipped",
-    mistake="rewards are clipped to [-10, 10] before they are compared",
-    arises="PPO's reward clipping, right for one game's scores",
+    mistake="rewards are clipped to [-10, 10] before the group statistics",
+    arises="PPO's reward clipping, made for game scores",
     theme="advantages",
-    symptom="A reward in larger units stops improving at the clip: all good completions look alike and their advantages are 0.",
+    symptom="A reward in larger units saturates at the clip: all good completions look alike and get advantage 0.",
     caught_by=LAWS,
 )
 in_numpy(
     "advantage-laws.units-decide",
     "advantages:first_stage",
     "advantages.patches:largest_unit",
-    mistake="each reward function is centred, and then divided by the largest deviation of all functions",
+    mistake="each reward function is centred, then divided by the largest standard deviation of all functions",
     arises="one std over the whole table instead of one for each column",
     theme="advantages",
-    symptom="One reward function improves and the others stand still; which one depends on its units.",
+    symptom="One reward function improves and the others stagnate; their units decide which one.",
     caught_by=("advantages.normalise-then-sum.ignores-units",),
 )

@@ -19,7 +19,7 @@ in_trainer(
     "loss.sequence-sum-for-mean",
     "algorithms.ratio:sequence_mean",
     "loss.patches.trainer:sum_for_mean",
-    mistake="the completion's log-ratio is the sum over its tokens where it should be their mean",
+    mistake="the completion's log-ratio is the sum over its tokens instead of their mean",
     arises="GSPO's length normalisation forgotten",
     source="walkinglabs/hands-on-modern-rl#75: ratio of summed log-probs",
     theme="ratio and rollout",
@@ -30,19 +30,24 @@ in_trainer(
     "loss.old-is-new",
     "algorithms.ratio:token",
     "loss.patches.trainer:constant_ratio",
-    mistake="with several updates of a batch the old log-probs are this update's own: the ratio is always 1",
+    mistake=(
+        "the old log-probs are those of the current update: the ratio is always 1, even with several updates per batch"
+    ),
     source=(
         "mlx-lm-lora 5.10.2: the same gradient for epsilon 1e-4 and 10; inclusionAI/AReno#68: ratio of new to itself"
     ),
     theme="ratio and rollout",
-    symptom="Clip fraction 0 for ever; several updates a rollout drift without a bound and then collapse.",
+    symptom=(
+        "The clip fraction is always 0; with several updates per rollout the policy drifts without a bound and "
+        "collapses."
+    ),
     caught_by=("loss.gspo.matches-definition", "loss.dapo.matches-definition", "loss.rloo.matches-definition"),
 )
 in_trainer(
     "loss.gspo-detached-mean",
     "algorithms.ratio:sequence_mean",
     "loss.patches.trainer:detached",
-    mistake="the completion's mean ratio is a constant, so nothing is learned",
+    mistake="the completion's mean ratio is detached, so that the policy term has no gradient",
     arises="a stop-gradient copied from GSPO-token",
     source="Goekdeniz-Guelmez/mlx-lm-lora#50: constant ratio, no policy gradient",
     theme="lost gradients",

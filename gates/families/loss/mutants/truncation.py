@@ -8,11 +8,14 @@ in_trainer(
     "truncation.tokens-stay-in-denominators",
     "engine.micro_batches:cut",
     "loss.patches.truncation:tokens_stay",
-    mistake="tokens of truncated completions leave the loss and stay in the counts that it is divided by",
-    arises="tokens counted when they are generated, masked afterwards",
+    mistake="tokens of truncated completions leave the loss but stay in its denominators",
+    arises="tokens counted at generation and masked afterwards",
     source="huggingface/trl#6369: denominator counts masked truncated tokens",
     theme="normalisation",
-    symptom="The gradient norm falls as more completions are truncated; it looks like a smaller learning rate early in a run.",
+    symptom=(
+        "The gradient norm falls as more completions are truncated; it looks like a smaller learning rate early in a "
+        "run."
+    ),
     caught_by=GATE,
 )
 in_trainer(
@@ -29,10 +32,10 @@ in_trainer(
     "truncation.by-length",
     "engine.micro_batches:without_truncated",
     "loss.patches.truncation:by_length",
-    mistake="a completion that ends with its very last token counts as truncated",
+    mistake="a completion that ends exactly at the limit counts as truncated",
     arises="length == max_tokens for `has no end token`",
     theme="masks and shifts",
-    symptom="Nothing in most runs; where the limit is tight, answers that just fit are never learned.",
+    symptom="Few runs show it; with a tight limit, answers that just fit are never learned.",
     caught_by=GATE,
 )
 in_trainer(
@@ -40,8 +43,8 @@ in_trainer(
     "engine.micro_batches:without_truncated",
     "loss.patches.truncation:ignored",
     mistake="truncated completions stay in the loss",
-    arises="an option that the collator reads and the trainer's own batches do not",
+    arises="an option read by the collator but not for the trainer's own batches",
     theme="configuration",
-    symptom="Long answers are punished for being cut off: completions get shorter, and reasoning with them.",
+    symptom="Long answers are punished for being truncated: completions and their reasoning get shorter.",
     caught_by=GATE,
 )

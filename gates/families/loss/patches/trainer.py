@@ -13,7 +13,7 @@ from reference.trainer.double import Double
 
 @mutation
 def shifted_by_one(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Slice `[:, :-1]` where `[:, 1:]` is right: each token is scored by the logits that have already seen it."""
+    """Slice `[:, :-1]` where `[:, 1:]` is right: each token is scored with logits that have already seen it."""
     slots = original(*arguments, **rest)
     return slots._replace(source=mx.where(slots.mask, slots.source + 1, slots.source))
 

@@ -6,9 +6,9 @@ in_trainer(
     "endings.loop-runs-to-the-limit",
     "rollout.decode:decode",
     "rollout.patches:to_the_limit",
-    mistake="the loop takes every step to max_tokens, and cuts at the first EOS afterwards",
+    mistake="the loop always runs to max_tokens and cuts at the first EOS afterwards",
     arises="a for loop over max_tokens without `if done.all(): break`",
     theme="ratio and rollout",
-    symptom="No curve shows it; the seconds of a rollout do not fall when completions get shorter.",
+    symptom="No curve shows it, but the time of a rollout does not fall when completions get shorter.",
     caught_by=("rollout.early-ends-save-time",),
 )

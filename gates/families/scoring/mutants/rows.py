@@ -8,9 +8,12 @@ in_trainer(
     "agreement.one-prompt-length",
     "logprobs:scored",
     "scoring.patches:shared_prompt_length",
-    mistake="completions are looked for where the shortest prompt of the batch ends",
+    mistake="completions are read from the end of the batch's shortest prompt",
     arises="logits[:, prompt_length - 1 : -1] with one number for the batch",
     theme="masks and shifts",
-    symptom="Nothing while prompts have one length; with ragged prompts the ratio of fresh samples scatters and learning is slow.",
+    symptom=(
+        "No effect while prompts have one length; with ragged prompts the ratio of fresh samples scatters and "
+        "learning is slow."
+    ),
     caught_by=("scoring.rows-do-not-see-each-other",),
 )

@@ -8,20 +8,22 @@ in_trainer(
     "dropout.not-divided",
     "adapters.dropout:Dropout.__call__",
     "trainer.patches.dropout:not_divided",
-    mistake="what is kept is not divided by 1 − p",
+    mistake="kept inputs are not divided by 1 − p",
     arises="a mask multiplied into the input",
     theme="normalisation",
-    symptom="Reward jumps when the adapter is used without dropout: its scale is 1/(1 − p) of the one it was trained at.",
+    symptom="Reward changes when the adapter runs without dropout: its scale is then 1/(1 − p) times that of training.",
     caught_by=LAYER,
 )
 in_trainer(
     "dropout.on-the-base-too",
     "adapters.layers:wrap",
     "trainer.patches.dropout:on_the_base_too",
-    mistake="the frozen layer reads the dropped input too",
+    mistake="dropout is applied to the input of the frozen base layer too",
     arises="x = dropout(x) at the top of the layer",
     theme="masks and shifts",
-    symptom="Log-probs in the update are far from those of the sampler; the clip fraction is high from the first step.",
+    symptom=(
+        "In the update, log-probs differ strongly from the sampler's; the clip fraction is high from the first step."
+    ),
     caught_by=LAYER,
 )
 in_trainer(
@@ -29,20 +31,23 @@ in_trainer(
     "adapters.dropout:drawn",
     "trainer.patches.dropout:same_each_time",
     mistake="every update draws the same mask",
-    arises="the generator is seeded in each forward pass",
+    arises="a generator seeded in each forward pass",
     theme="state and resume",
-    symptom="Nothing in the curves: a part of each adapter's inputs never trains.",
+    symptom="No curve shows it: some inputs of each adapter never train.",
     caught_by=LAYER,
 )
 in_trainer(
     "dropout.in-the-old-pass",
     "logprobs:of_policy",
     "trainer.patches.dropout:in_the_old_pass",
-    mistake="old log-probs are taken with dropout on",
+    mistake="old log-probs are computed with dropout on",
     arises="the model stays in training mode from one update to the next rollout",
     source="huggingface/trl#3000: sampling and scoring stay in training mode",
     theme="ratio and rollout",
-    symptom="Ratios are off from 1 before the first update, by more with a larger p, and clip what should train.",
+    symptom=(
+        "Ratios differ from 1 before the first update, the more the larger p is, and tokens are clipped that should "
+        "train."
+    ),
     caught_by=STEP,
 )
 in_trainer(
@@ -50,20 +55,20 @@ in_trainer(
     "engine.rollout:Source.once",
     "trainer.patches.dropout:in_rollouts",
     mistake="completions are drawn with dropout on",
-    arises="nobody calls model.eval() before sampling",
+    arises="no call of model.eval() before sampling",
     source="huggingface/trl#3000: sampling and scoring stay in training mode",
     theme="ratio and rollout",
-    symptom="Training reward stays below the reward in evaluation, by more with a larger p.",
+    symptom="Training reward stays below evaluation reward, the more the larger p is.",
     caught_by=STEP,
 )
 in_trainer(
     "dropout.masks-of-the-process",
     "adapters.dropout:drawn",
     "trainer.patches.dropout:of_the_process",
-    mistake="masks come from a counter of the process, which starts again with a resume",
+    mistake="dropout masks come from a counter of the process, which restarts when a run is resumed",
     arises="the framework's global random state, which no checkpoint holds",
     source="modelscope/ms-swift#9935: resume resets the random state",
     theme="state and resume",
-    symptom="A resumed run leaves the curve of one that was not killed, a little, and never comes back.",
+    symptom="The curve of a resumed run deviates slightly from that of an uninterrupted one, for good.",
     caught_by=("trainer.resume.bit-exact", *STEP),
 )

@@ -15,20 +15,22 @@ in_trainer(
         "micro-batch, not batch"
     ),
     theme="normalisation",
-    symptom="Loss and gradient change with the micro-batch size at the same batch; short completions weigh more.",
+    symptom=(
+        "Loss and gradient change with the micro-batch size at the same batch; tokens of short completions weigh more."
+    ),
     caught_by=("trainer.micro-batches.add-up",),
 )
 in_trainer(
     "loss.token-means-of-parts",
     "algorithms.objective:row_weights",
     "trainer.patches.micro_batches:token_means_of_parts",
-    mistake="every aggregation is the token mean of a micro-batch",
-    arises="masked_mean in the loss, whatever the algorithm",
+    mistake="every aggregation is computed as the token mean of the micro-batch",
+    arises="masked_mean in the loss of every algorithm",
     source=(
         "verl-project/verl#5625: micro-batch token means, sample weights; verl-project/verl#906: token mean "
         "weighted as sequence mean"
     ),
     theme="normalisation",
-    symptom="Every algorithm gives the same curve, and it moves with the micro-batch size.",
+    symptom="Every algorithm gives the same curve, which depends on the micro-batch size.",
     caught_by=("trainer.micro-batches.add-up", "loss.grpo.matches-definition"),
 )

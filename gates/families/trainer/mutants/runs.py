@@ -6,8 +6,8 @@ in_trainer(
     "training.optimizer-not-restored",
     "checkpoint.state:load",
     "trainer.patches.runs:forget_the_optimizer",
-    mistake="a resumed run starts with fresh moment estimates",
-    arises="saving the adapters and calling that a checkpoint",
+    mistake="a resumed run starts with fresh optimizer moments",
+    arises="a checkpoint of the adapters alone",
     source="google/brax#655: Adam state not restored",
     theme="state and resume",
     symptom="A jump in loss or reward right after each resume, and some hundred steps to recover.",
@@ -17,8 +17,8 @@ in_trainer(
     "training.round-not-restored",
     "checkpoint.state:load",
     "trainer.patches.runs:forget_the_round",
-    mistake="a resumed run draws the first rollouts' uniforms again",
-    arises="seeding the generator at start-up and not saving how far it has come",
+    mistake="a resumed run repeats the random numbers of the first rollouts",
+    arises="a generator seeded at start-up whose state is not saved",
     source="modelscope/ms-swift#9935: resume resets the random state",
     theme="state and resume",
     symptom="After a resume the first rollouts are drawn with the numbers of the run's start; curves look the same.",
@@ -28,39 +28,41 @@ in_trainer(
     "training.data-position-not-restored",
     "checkpoint.state:load",
     "trainer.patches.runs:forget_the_data",
-    mistake="a resumed run starts its data again, so the first prompts are trained on twice",
+    mistake="a resumed run restarts its data, so that the first prompts are trained on twice",
     arises="a data loader without state",
     source=(
         "allenai/open-instruct#1523: dataloaders restart at the beginning; OpenRLHF/OpenRLHF#1103: dataloader "
         "not loaded with checkpoint"
     ),
     theme="state and resume",
-    symptom="After each resume reward is suspiciously high: the first prompts come again.",
+    symptom="After each resume reward is suspiciously high, because the first prompts repeat.",
     caught_by=("trainer.resume.bit-exact",),
 )
 in_trainer(
     "training.encoded-again",
     "engine.micro_batches:_packed",
     "trainer.patches.runs:encode_again",
-    mistake="completions are decoded, and encoded again for the loss",
+    mistake="completions are decoded and encoded again for the loss",
     arises="a rollout that returns text and a trainer that tokenises it",
     source=(
         "NovaSky-AI/SkyRL#123: text tokenised again for training; rllm-org/rllm#272: history tokenised again each step"
     ),
     theme="tokenizer",
-    symptom="Ratios of a fresh batch are off in few rows and far off in those; KL spikes now and then.",
+    symptom="Ratios of a fresh batch are far from 1 in a few rows; the KL has occasional spikes.",
     caught_by=("trainer.trains-on-sampled-ids",),
 )
 in_trainer(
     "training.old-taken-anew",
     "engine.step:Engine._scored",
     "trainer.patches.runs:old_taken_anew",
-    mistake="old = stop_gradient(new) at every pass: with several passes over a rollout the ratio is still always 1",
-    arises="the shortcut for one update per rollout, kept when num_iterations grows",
+    mistake=(
+        "old = stop_gradient(new) in every pass, so that the ratio is always 1 even with several passes over a rollout"
+    ),
+    arises="the shortcut for one update per rollout, kept with num_iterations above 1",
     source="xiaomi-research/time-r1#20: old is detached new each pass",
     theme="ratio and rollout",
     symptom=(
-        "Clip fraction 0 with several passes over a rollout; the policy drifts within the step, and then collapses."
+        "The clip fraction is 0 even with several passes over a rollout; the policy drifts within the step and then collapses."
     ),
     caught_by=("trainer.clip-acts-after-the-first-update",),
 )
