@@ -33,7 +33,7 @@ def result_file(folder: Path, **results: Any) -> Path:
 
 
 def test_values_have_the_names_of_their_parameters(tool: ModuleType, tmp_path: Path) -> None:
-    """In asv's order: the last parameter varies first."""
+    """Values are in asv's order: the last parameter varies first."""
     file = result_file(
         tmp_path,
         **{

@@ -53,7 +53,7 @@ class TestKernels:
 
     @pytest.mark.parametrize("name", QUICK)
     def test_a_call_is_verified_and_runs(self, name: str) -> None:
-        """Set-up compares it with the oracle and sets the calls of a sample."""
+        """Set-up compares the result with the oracle and sets the number of calls per sample."""
         benchmark = kernels.Kernels()
         benchmark.setup(name)
         assert benchmark.number == max(1, kernels.ELEMENTS // calls.CALLS[name]().elements)
@@ -71,7 +71,7 @@ class TestKernels:
         ["group_advantages 16x4", "token_kl k3 1x128", "policy_loss grpo 4x64 beta 0", "importance_ratio 32x2048"],
     )
     def test_a_wrong_result_is_not_timed(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An error of 0.1% fails, under an op's limit and under the general one."""
+        """An error of 0.1% exceeds both an op's limit and the general one."""
         op = name.partition(" ")[0]
         right = getattr(rlkernels, op)
 

@@ -52,12 +52,12 @@ class TestInTurns:
         assert "".join(order[-4:]) == "ABBA"
         assert first.seconds.size == second.seconds.size == 2
 
-    def test_the_budget_ends_it_after_the_fewest_rounds(self) -> None:
+    def test_the_budget_ends_timing_after_the_minimum_of_rounds(self) -> None:
         """Both sides have the same even number of rounds."""
         sides = timing.in_turns(["1", "2"], [{}, {}], rounds=50, budget_s=0.0, fewest=4, sample_s=1e-5)
         assert [side.seconds.size for side in sides] == [4, 4]
 
-    def test_a_slow_statement_is_not_called_in_vain(self) -> None:
+    def test_a_slow_statement_has_no_warm_up(self) -> None:
         """It is called twice before its rounds, without warm-up calls."""
         called: list[float] = []
         names = {"called": called, "sleep": time.sleep}
@@ -69,7 +69,7 @@ class TestInTurns:
         (side,) = timing.in_turns(["sum(x)"], [{"x": range(100)}], rounds=4, budget_s=9, sample_s=1e-3)
         assert side.calls > 100
 
-    def test_a_planted_slowdown_is_work(self) -> None:
+    def test_a_planted_slowdown_adds_calls(self) -> None:
         """Twenty-one calls where twenty are counted."""
         count = [0]
 
@@ -84,8 +84,8 @@ class TestInTurns:
 class TestInterval:
     """Ratios of pairs."""
 
-    def test_it_is_reproducible_and_covers_the_truth(self) -> None:
-        """Samples around 2 and 1 give 2; the same samples give the same interval."""
+    def test_the_interval_is_reproducible_and_covers_the_true_ratio(self) -> None:
+        """Samples around 2 and 1 give a ratio of 2; equal samples give equal intervals."""
         generator = np.random.default_rng(0)
         over, under = 2 + 0.1 * generator.normal(size=50), 1 + 0.05 * generator.normal(size=50)
         ratio = timing.paired_ratio(over, under)
@@ -94,12 +94,12 @@ class TestInterval:
         assert timing.paired_ratio(over, under) == ratio
 
     def test_a_drift_of_both_sides_cancels(self) -> None:
-        """Each pair is one moment: the interval of times that double in between is narrow."""
+        """The samples of a pair are taken together, so the interval stays narrow although times double in between."""
         drift = np.linspace(1, 2, 40)
         ratio = timing.paired_ratio(1.1 * drift, drift)
         assert (ratio.low, ratio.high) == pytest.approx((1.1, 1.1))
 
-    def test_one_pair_says_nothing(self) -> None:
+    def test_one_pair_gives_an_unbounded_interval(self) -> None:
         ratio = timing.paired_ratio([2.0], [1.0])
         assert (ratio.low, ratio.high) == (0.0, np.inf)
         assert not ratio.excludes_one()
@@ -119,7 +119,7 @@ class TestInterval:
         """An interval without 1, an effect above the floor of 2%, and a control that shows none."""
         assert timing.verdict(timing.Ratio(*ratio), timing.Ratio(*control), 0.02) == word
 
-    def test_two_sides_of_the_floor_are_alike(self) -> None:
+    def test_verdicts_are_symmetric(self) -> None:
         """A ratio and its inverse get mirrored verdicts."""
         still = timing.Ratio(1.0, 0.99, 1.01)
         for value in (1.019, 1.021):

@@ -131,14 +131,12 @@ class TestRefused:
             ("geometric", (48, 48, 48, 48), "on average, must be"),
         ],
     )
-    def test_other_tokens_than_the_workloads_are_rejected(
-        self, workload: str, lengths: tuple[int, ...], message: str
-    ) -> None:
+    def test_unexpected_token_counts_are_rejected(self, workload: str, lengths: tuple[int, ...], message: str) -> None:
         """Completions must have the workload's lengths."""
         assert message in self.reason(workload, lengths)
 
     def test_a_pass_without_steps_is_rejected(self) -> None:
-        """Warm-up alone gives no speed."""
+        """A pass with warm-up only has no time."""
         assert "no timed step" in estimates.refused(TINY, on("geometric"), [Pass()], PEAK)
 
 

@@ -41,8 +41,8 @@ from gates.results.records import PlanRecord
         ("wrong", "skipped", "changed"),
     ],
 )
-def test_kinds(tmp_path: Path, before: Status | None, after: Status | None, kind: str | None) -> None:
-    """A cell that fails and did not is a new failure, though it is new itself; only a pass is fixed."""
+def test_kinds_of_changes(tmp_path: Path, before: Status | None, after: Status | None, kind: str | None) -> None:
+    """A new cell that fails is a new failure; a failing cell is fixed only by a pass."""
     anchor = verdict(case="anchor")
     old = write(tmp_path / "old.jsonl", [anchor, *([verdict(before)] if before else [])])
     new = write(tmp_path / "new.jsonl", [anchor, *([verdict(after)] if after else [])])
@@ -51,8 +51,8 @@ def test_kinds(tmp_path: Path, before: Status | None, after: Status | None, kind
     assert found.same == (1 if kind else 2)
 
 
-def test_other_gates_and_subjects_are_not_gone(tmp_path: Path) -> None:
-    """A run of a part says how many cells of the baseline it does not have, and lists none of them."""
+def test_gates_and_subjects_outside_the_run_are_not_gone(tmp_path: Path) -> None:
+    """A run of some gates counts the missing cells of the baseline without listing them."""
     old = write(tmp_path / "old.jsonl", [verdict(), verdict(gate="loss"), verdict(subject="other")])
     found = compare(old, write(tmp_path / "new.jsonl", [verdict()]))
     assert (found.changes, found.same, found.elsewhere) == ((), 1, 2)
@@ -66,10 +66,8 @@ def test_other_gates_and_subjects_are_not_gone(tmp_path: Path) -> None:
         ("new", "1 new failure, 2 new, 1 as before; 1 judged in one run only (new.jsonl is incomplete: 4 of 9)"),
     ],
 )
-def test_cases_that_a_stopped_run_did_not_reach_are_neither_new_nor_gone(
-    tmp_path: Path, stopped: str, words: str
-) -> None:
-    """Nobody knows what it would have said; a failure is reported all the same, for hiding one is worse."""
+def test_cases_missing_from_an_interrupted_run_are_unknown(tmp_path: Path, stopped: str, words: str) -> None:
+    """Cases that the interrupted run did not reach are neither new nor gone, but failures are reported."""
     old, new = [verdict(case=name) for name in "ab"], [verdict(case=name) for name in "acd"]
     runs = {"old": old, "new": [*new, verdict("wrong", case="e")]}
     more = {name: {"complete": False, "planned": 9} if name == stopped else {} for name in runs}
@@ -79,16 +77,16 @@ def test_cases_that_a_stopped_run_did_not_reach_are_neither_new_nor_gone(
     assert "e: not judged → wrong" in changes_text(found)
 
 
-def test_a_shard_lacks_cells_of_its_plan(tmp_path: Path) -> None:
-    """Held against a whole run it has lost nothing; merged shards are a whole run again."""
+def test_cells_of_other_shards_are_not_gone(tmp_path: Path) -> None:
+    """Compared with a complete run, a shard has no lost cells; merged shards are complete again."""
     old = write(tmp_path / "old.jsonl", [verdict(case=name) for name in "abc"])
     plan = PlanRecord(digest="0" * 64, cells=3, shard=2, shards=3)
     shard = compare(old, write(tmp_path / "new.jsonl", [verdict(case="b")], plan=plan))
     assert changes_text(shard).endswith("no changes, 1 as before; 2 judged in one run only (new.jsonl is shard 2 of 3)")
 
 
-def test_other_definitions_are_no_regression(tmp_path: Path) -> None:
-    """What is asked changed: a verdict that changed with it says nothing of the subject."""
+def test_changed_definitions_are_not_regressions(tmp_path: Path) -> None:
+    """If a definition changed, a changed verdict is not evidence about the subject."""
     old = write(tmp_path / "old.jsonl", [verdict(), verdict("wrong", case="b")], definitions="1.1")
     new = write(tmp_path / "new.jsonl", [verdict("wrong"), verdict(case="b")], definitions="2.0")
     text = changes_text(compare(old, new))
@@ -97,8 +95,8 @@ def test_other_definitions_are_no_regression(tmp_path: Path) -> None:
     assert "failure" not in text
 
 
-def test_other_settings_are_reported(tmp_path: Path) -> None:
-    """Two runs that were not asked the same say what differs."""
+def test_changed_settings_are_reported(tmp_path: Path) -> None:
+    """The report names the settings in which two runs differ."""
     old = write(tmp_path / "old.jsonl", [verdict()], quick=True, seed=3)
     text = changes_text(compare(old, write(tmp_path / "new.jsonl", [verdict()])))
     assert "seed was 3, is 0" in text
@@ -106,8 +104,8 @@ def test_other_settings_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "md", "json", "github"])
-def test_every_format_shows_them(tmp_path: Path, form: ReportFormat) -> None:
-    """`gates report NEW --baseline OLD`: each kind of change is there, and rendering twice gives the same bytes."""
+def test_every_format_shows_the_changes(tmp_path: Path, form: ReportFormat) -> None:
+    """`gates report NEW --baseline OLD` shows each kind of change, and rendering is deterministic."""
     old = [verdict(case=name) for name in "abc"] + [
         verdict("wrong", case="d"),
         verdict("wrong", case="e", reason="x|y"),
@@ -137,13 +135,13 @@ def test_every_format_shows_them(tmp_path: Path, form: ReportFormat) -> None:
 
 @pytest.mark.parametrize("form", ["jsonl", "junit"])
 def test_a_format_that_cannot_show_changes_is_refused(tmp_path: Path, form: ReportFormat) -> None:
-    """Better than leaving them out without a word."""
+    """Otherwise the changes would be missing silently."""
     run = write(tmp_path / "run.jsonl", [verdict()])
     with pytest.raises(ConfigurationError, match="has no place for --baseline"):
         render(form, [run], compare(run, run))
 
 
-def test_a_proof_is_no_baseline(tmp_path: Path) -> None:
+def test_a_proof_cannot_be_a_baseline(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", [verdict()])
     proof = write(tmp_path / "proof.jsonl", [verdict()], verb="prove")
     with pytest.raises(ConfigurationError, match="only runs of `gates check` are compared"):

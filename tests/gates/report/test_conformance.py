@@ -87,7 +87,7 @@ def library() -> ConformanceResults:
 
 
 def test_the_report_shows_grades_findings_and_coverage(library: ConformanceResults) -> None:
-    """Conventions are counted apart; a finding whose program did not run says so; cells keep their columns."""
+    """Conventions are counted separately; a finding whose program did not run is marked; cells keep their columns."""
     text = conformance.render([library, ConformanceResults(header("also"))])
     assert "| `token_kl[k3]` |  | **wrong** 3/8 |" in text
     assert "| **ops correct** | 0 of 0 | 1 of 2 |" in text
@@ -98,7 +98,9 @@ def test_the_report_shows_grades_findings_and_coverage(library: ConformanceResul
     assert "| fake | 2 | 0 | 0 | 1 | 0 |" in text
 
 
-def test_the_screen_names_what_is_not_correct(library: ConformanceResults, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_lists_ops_that_are_not_correct(
+    library: ConformanceResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row for each op that is not correct, with the finding that explains it; problems last; no line too wide."""
     monkeypatch.setenv("COLUMNS", "80")
     lines = list(conformance.screen(library, ["fake-k3: its program does not show it: 1 is not 2"]))
@@ -110,7 +112,7 @@ def test_the_screen_names_what_is_not_correct(library: ConformanceResults, monke
     assert lines[-1].startswith("  ! fake-k3: its program")
 
 
-def test_records_are_read_as_they_were_written(library: ConformanceResults, tmp_path: Path) -> None:
+def test_records_survive_a_round_trip(library: ConformanceResults, tmp_path: Path) -> None:
     """Line by line; the report is rendered from the file."""
     library.write(tmp_path / "fake.jsonl")
     assert read_conformance(tmp_path / "fake.jsonl") == library
@@ -137,7 +139,7 @@ def test_an_invalid_record_names_its_line(
 
 
 def test_other_files_and_formats_are_refused(library: ConformanceResults, tmp_path: Path) -> None:
-    """A conformance record is markdown only, and is rendered by itself."""
+    """A conformance record is rendered alone and as markdown only."""
     library.write(tmp_path / "fake.jsonl")
     (tmp_path / "other.jsonl").write_text("{}\n")
     with pytest.raises(ConfigurationError, match="render them separately"):

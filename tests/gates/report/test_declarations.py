@@ -1,4 +1,4 @@
-"""Declared choices that no case uses are reported; what a subject leaves out on purpose is not."""
+"""Declared choices that no case uses are reported; choices that a subject leaves out are not."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def said(op: str, conventions: dict[str, tuple[Any, ...]]) -> list[str]:
     ids=["op", "convention", "far", "choice", "no choice", "one of several by its case", "by a letter"],
 )
 def test_a_misspelt_declaration_is_reported(op: str, conventions: dict[str, tuple[Any, ...]], words: str) -> None:
-    """One sentence, with the nearest name where there is one, else with those that there are."""
+    """The note is one sentence with the nearest name, or with all names if none is near."""
     (sentence,) = said(op, conventions)
     assert words in sentence
 
@@ -62,7 +62,7 @@ def test_a_misspelt_declaration_is_reported(op: str, conventions: dict[str, tupl
     ids=["some", "one more", "one more, near one that is declared", "no to the only choice", "asked outside gates"],
 )
 def test_a_correct_declaration_gives_no_note(op: str, conventions: dict[str, tuple[Any, ...]]) -> None:
-    """A subject may have less than all, and more than is asked for."""
+    """A subject may declare some of the choices, and choices that no case uses."""
     assert said(op, conventions) == []
 
 
@@ -75,7 +75,7 @@ def test_a_correct_declaration_gives_no_note(op: str, conventions: dict[str, tup
     ids=["near", "far"],
 )
 def test_a_deviation_under_an_unknown_gate_is_reported(key: str, words: str) -> None:
-    """What it documents would fail as if it were not documented."""
+    """Its documented deviation would be treated as undocumented."""
     gates_ = list(load().gates.values())
     (sentence,) = undeparted("mine", {key: "README", "token_kl[k1]": "README"}, gates_)
     assert sentence.startswith("DEPARTURES_DOCUMENTED of mine ")
@@ -84,7 +84,7 @@ def test_a_deviation_under_an_unknown_gate_is_reported(key: str, words: str) -> 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
 def test_check_reports_it_on_stderr(tmp_path: Path, form: str) -> None:
-    """`gates check` says it beside whatever it prints, and it changes no exit code."""
+    """`gates check` prints the note to stderr in every format, with the same exit code."""
     (tmp_path / "mine.py").write_text(SUBJECT)
     done = gates(
         "check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", "--format", form, cwd=tmp_path

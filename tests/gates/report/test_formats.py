@@ -1,4 +1,4 @@
-"""Recorded runs in every form: the same bytes each time, nothing lost, nothing of a subject's words taken for markup."""
+"""Recorded runs in every format: deterministic, complete, and safe against markup in a subject's text."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ RESULTS = {"correct": [], "wrong": [Failure], "departs": [Failure], "error": [Er
 
 @pytest.fixture
 def run(tmp_path: Path) -> Results:
-    """One verdict of each status, and one failure whose words are hostile."""
+    """Return a run with one verdict of each status and one failure with hostile text."""
     verdicts = [
         verdict("correct"),
         verdict("wrong", case="other"),
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Results:
 
 @pytest.mark.parametrize("form", get_args(ReportFormat))
 def test_rendering_twice_gives_the_same_bytes(run: Results, form: ReportFormat, tmp_path: Path) -> None:
-    """Every form is a pure function of the file, through the command line too."""
+    """Every format is a pure function of the file, also on the command line."""
     once = render(form, [run])
     assert render(form, [run]) == once
     done = CliRunner().invoke(app, ["report", str(run.path), "--format", form, "--out", str(tmp_path / "out")])
@@ -61,7 +61,7 @@ class TestJson:
         assert (found["header"]["planned"], found["state"]) == (8, "complete")
 
     def test_grades_and_totals(self, run: Results) -> None:
-        """One grade for each subject and op, and how many ops of each subject have which."""
+        """The document has one grade per subject and op, and totals per subject."""
         (found,) = json.loads(render("json", [run]))["runs"]
         assert {(g["op"], g["grade"]) for g in found["grades"]} >= {("kl.k3", "wrong"), ("loss", "departs")}
         assert found["totals"]["mine"] == {"wrong": 2, "error": 1, "departs": 1, "not judged": 1}
@@ -72,7 +72,7 @@ class TestJson:
 
 
 class TestJunit:
-    """What CI servers read."""
+    """The format that CI servers read."""
 
     def test_one_test_case_per_verdict_with_its_evidence(self, run: Results) -> None:
         """Every verdict is a test case of its subject's suite, and evidence is its properties."""
@@ -91,7 +91,7 @@ class TestJunit:
         [("mine", ("5", "3", "1", "0")), ("peer", ("2", "0", "0", "2")), ("gates", ("1", "0", "1", "0"))],
     )
     def test_the_counts_are_those_of_the_cases(self, run: Results, suite: str, counts: tuple[str, ...]) -> None:
-        """Failures, errors and what was not judged; an unmet requirement is an error of the run."""
+        """Failures, errors and skipped cases are counted; an unmet requirement is an error of the run."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         (found,) = (s for s in top if s.get("name") == suite)
         assert tuple(found.get(name) for name in ("tests", "failures", "errors", "skipped")) == counts
@@ -106,7 +106,7 @@ class TestJunit:
         assert found == {"mine": {"left out: unsupported": "1"}, "peer": {}, "gates": {}}
 
     def test_a_run_that_measured_nothing_is_an_error(self, tmp_path: Path) -> None:
-        """Without the cases that are left out the document would be empty, and green."""
+        """Otherwise the document would be empty and count as a success."""
         nothing = write(tmp_path / "nothing.jsonl", [verdict("unsupported")])
         top = ET.fromstring(render("junit", [nothing]))  # noqa: S314  our own text
         assert [(suite.get("name"), suite.get("tests"), suite.get("errors")) for suite in top] == [
@@ -116,7 +116,7 @@ class TestJunit:
         assert top[1][0].get("name") == "nothing was measured"
 
     def test_the_standard_parser_reads_it(self, run: Results) -> None:
-        """Junitparser finds the counts and times that the suites state, and the result and properties of each case."""
+        """Junitparser reads the suites' counts and times, and each case's result and properties."""
         for suite in JUnitXml.fromstring(render("junit", [run]).encode()):
             stated = (suite.tests, suite.failures, suite.errors, suite.skipped, suite.time)
             suite.update_statistics()
@@ -127,15 +127,15 @@ class TestJunit:
                 assert results == ([Error] if suite.name == "gates" else RESULTS[properties["status"]])
 
     @pytest.mark.parametrize(("fail_on", "kinds"), [("wrong", []), ("fragile", [Failure])])
-    def test_a_milder_grade_is_no_failure(self, tmp_path: Path, fail_on: str, kinds: list[type]) -> None:
+    def test_a_milder_grade_is_not_a_failure(self, tmp_path: Path, fail_on: str, kinds: list[type]) -> None:
         found = write(tmp_path / "mild.jsonl", [verdict("fragile")], fail_on=fail_on)
         ((case,),) = JUnitXml.fromstring(render("junit", [found]).encode())
         assert [type(result) for result in case.result] == kinds
         words = "fragile, which does not fail a run with --fail-on wrong: why it is fragile"
         assert case.system_out == (None if kinds else words)
 
-    def test_characters_that_xml_forbids_are_shown(self, run: Results) -> None:
-        """An escape character in a subject's words leaves the document well formed, and markup stays text."""
+    def test_characters_forbidden_in_xml_are_escaped(self, run: Results) -> None:
+        """With an escape character in a subject's text the document is well-formed, and markup stays text."""
         top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
         (words,) = (f.get("message") for f in top.iter("failure") if "alert" in str(f.get("message")))
         assert words == HOSTILE.replace("\x1b", "\\u001b")
@@ -178,21 +178,21 @@ class TestGithub:
         assert line.startswith(f"::{level} title=mine · kl.k3::fragile in 1 of 1 case")
 
     def test_a_subject_that_does_not_start_is_one_annotation(self, tmp_path: Path) -> None:
-        """Its reason stands once, with the number of cases."""
+        """Its reason is reported once, with the number of cases."""
         dead = [verdict("wrong", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b")]
         assert github.commands([write(tmp_path / "dead.jsonl", dead)]) == [
             "::error title=mine · wrong::it has no OPS (2 cases)"
         ]
 
-    def test_text_of_a_subject_starts_no_line(self, run: Results) -> None:
-        """A subject cannot give commands to the runner: `::` at the start of a line is ours."""
+    def test_subject_text_cannot_start_a_line(self, run: Results) -> None:
+        """A subject cannot give commands to the runner: only Gates writes `::` at the start of a line."""
         lines = render("github", [run]).splitlines()
         ours = github.commands([run])
         assert [line for line in lines if line.lstrip().startswith("::")] == ours
 
     @pytest.mark.parametrize("size", [10, 200, 1000, 5000])
     def test_the_summary_is_cut_at_a_line(self, size: int) -> None:
-        """Never above the room, whole lines only, and the last says how many are missing."""
+        """It stays within the limit, has complete lines only, and ends with the number of missing ones."""
         lines = [f"line {i} with an é" for i in range(200)]
         found = github.cut("\n".join(lines) + "\n", size)
         assert len(found.encode()) <= size
@@ -204,7 +204,7 @@ class TestGithub:
             assert kept == lines[: len(kept)]
 
     def test_the_summary_is_appended_below_one_megabyte(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What stands there stays, and everything together is below 1,048,576 bytes."""
+        """Earlier content stays, and the total is below 1,048,576 bytes."""
         file = tmp_path / "summary.md"
         file.write_text("before\n")
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(file))
@@ -217,7 +217,7 @@ class TestGithub:
     def test_a_summary_that_cannot_be_written_is_reported(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """The run goes on, for its verdicts stand without it."""
+        """The run continues, because its verdicts do not depend on the summary."""
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", "/proc/nowhere")
         github.append_summary("x")
         assert "was not written to /proc/nowhere" in capsys.readouterr().err
@@ -226,8 +226,8 @@ class TestGithub:
 class TestText:
     """Lines for people."""
 
-    def test_a_recorded_run_reads_as_it_did(self, run: Results) -> None:
-        """A row for each op that is not correct, who was not judged, what fails the run, and last the exit code."""
+    def test_a_recorded_run_looks_like_the_live_run(self, run: Results) -> None:
+        """The output has a row per op that is not correct, skipped subjects, the reasons of failure, and the exit code last."""
         lines = render("text", [run]).splitlines()
         assert lines[-1] == "exit 1: 2 wrong, 1 error, 1 departs, 1 requirement unmet"
         assert "peer · not judged: it is not here" in lines
@@ -244,13 +244,13 @@ class TestText:
     def test_an_interrupted_run_is_reported_from_its_file(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        """Ctrl-C between writing a verdict and showing it: what is written counts."""
+        """After Ctrl-C between writing and showing a verdict, the written one counts."""
         run = write(tmp_path / "r.jsonl", [verdict(), verdict(case="other")], complete=False, planned=3)
         Screen(3).interrupted(run.path)
         assert capsys.readouterr().err == f"interrupted: incomplete: 2 of 3; they are in {run.path}\n"
 
-    def test_text_of_a_subject_is_not_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Brackets in a name or a reason are printed as they are, and take no more than their line."""
+    def test_subject_text_is_not_markup(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Brackets in a name or a reason are printed literally and stay on their line."""
         screen = Screen(1, verbose=True)
         screen.verdict(Verdict("g", "[/red]", "c", 0, "skipped", "absent", "[/bold] and [red]"))
         screen.verdict(Verdict("g", "[/red]", "c", 0, "wrong", "bound", "one\ntwo"))
@@ -261,7 +261,7 @@ class TestText:
 
 
 class TestChoice:
-    """Which form `gates check` takes."""
+    """The default format of `gates check`."""
 
     @pytest.mark.parametrize(
         ("form", "as_json", "actions", "wanted"),
@@ -273,13 +273,13 @@ class TestChoice:
             ("jsonl", True, "", "jsonl"),
         ],
     )
-    def test_github_is_the_default_there(
+    def test_github_is_the_default_in_actions(
         self, monkeypatch: pytest.MonkeyPatch, form: CheckFormat | None, as_json: bool, actions: str, wanted: str
     ) -> None:
-        """A chosen format wins; `--json` means jsonl."""
+        """An explicit format takes precedence; `--json` means jsonl."""
         monkeypatch.setenv("GITHUB_ACTIONS", actions)
         assert output.chosen(form, as_json=as_json) == wanted
 
-    def test_json_and_another_form_exclude_each_other(self) -> None:
+    def test_json_excludes_other_formats(self) -> None:
         with pytest.raises(ConfigurationError, match="--format md"):
             output.chosen("md", as_json=True)

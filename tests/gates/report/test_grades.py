@@ -1,4 +1,4 @@
-"""One grade for each subject and op, and the screen on which they are shown."""
+"""One grade for each subject and op, and the screen that shows them."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ REASON = "group z-score with ddof 0 where ddof 1 was asked, which is off by up t
 
 
 class TestGrades:
-    """The worst of the verdicts, and which of them is quoted."""
+    """The worst verdict is the grade, with one verdict quoted."""
 
     @pytest.mark.parametrize(
         ("statuses", "grade"),
@@ -33,19 +33,19 @@ class TestGrades:
             (["correct", "unsupported", "skipped"], "correct"),
         ],
     )
-    def test_the_worst_counts(self, statuses: list[Status], grade: str) -> None:
+    def test_the_worst_status_gives_the_grade(self, statuses: list[Status], grade: str) -> None:
         (found,) = Grades.of(verdict(status, case=f"{n}") for n, status in enumerate(statuses)).grades()
         judged = [status for status in statuses if status not in {"unsupported", "skipped", "not asked"}]
         assert (found.status, found.cases, found.left) == (grade, len(judged), len(statuses) - len(judged))
         assert found.like == statuses.count(found.verdict.status)
 
     def test_an_op_that_was_not_judged_has_no_grade(self) -> None:
-        """Neither a pass nor a failure; it is counted apart."""
+        """It is neither a pass nor a failure and is counted separately."""
         found = Grades.of([verdict("unsupported"), verdict("skipped", gate="b"), verdict("not asked", gate="c")])
         assert found.grades() == []
         assert found.left.total() == 3
 
-    def test_ops_of_several_gates_are_one(self) -> None:
+    def test_an_op_with_several_gates_is_one_row(self) -> None:
         (found,) = Grades.of([verdict(gate="a", op="kl"), verdict("wrong", gate="b", op="kl")]).grades()
         assert (found.op, found.gates, found.count) == ("kl", ("a", "b"), "1 of 2 cases")
 
@@ -55,7 +55,7 @@ class TestGrades:
         assert (found.verdict.case, found.count) == ("b", "1 of 3 cases") if found.like == 1 else ("b", "2 of 3 cases")
 
     def test_a_documented_deviation_is_shown_if_no_other_failure_is_as_bad(self) -> None:
-        """`departs` is a wrong number that the documentation announces."""
+        """The grade `departs` is a wrong result that the library's documentation announces."""
         departs = verdict("wrong", cause="departs")
         assert [g.status for g in Grades.of([departs, verdict(case="b")]).grades()] == ["departs"]
         assert [g.status for g in Grades.of([departs, verdict("wrong", case="b")]).grades()] == ["wrong"]
@@ -64,22 +64,22 @@ class TestGrades:
         dead = [verdict("wrong", gate=gate, cause="start") for gate in "abc"]
         assert [(g.op, g.cases) for g in Grades.of(dead).grades()] == [(EVERY, 3)]
 
-    def test_a_pass_says_how_strong_it_is(self) -> None:
-        """The mutants that the run recorded for its gates, each counted once."""
+    def test_a_pass_shows_its_mutants(self) -> None:
+        """It counts each mutant that the run recorded for its gates once."""
         mutants = {"a": ["sign", "mask"], "b": ["mask"], "c": ["shift"]}
         (found,) = Grades.of([verdict(gate=gate, op="kl") for gate in "ab"], mutants).grades()
         assert screen.strength([found]) == "2 cases, 2 mutants would have been seen"
         assert found.record()["mutants"] == 2
 
-    def test_a_run_without_mutants_in_its_header_claims_none(self) -> None:
-        """A record says nothing that was not recorded, whatever today's catalogue holds."""
+    def test_a_run_without_recorded_mutants_shows_none(self) -> None:
+        """The report does not add mutants of today's catalogue to an old record."""
         (found,) = Grades.of([verdict(gate="kl.k3.matches-definition", op="token_kl")]).grades()
         assert screen.strength([found]) == "1 case"
         assert found.record()["mutants"] is None
 
 
 def some(path: Path, **changes: Any) -> Results:
-    """A run of one subject with an op of each grade."""
+    """Return a run of one subject with an op of each grade."""
     statuses: tuple[Status, ...] = ("wrong", "fragile", "imprecise", "timeout", "error", "waived")
     verdicts = [verdict(status, gate=f"gate.{status}", op=f"op_{status}", reason=REASON) for status in statuses]
     verdicts += [verdict(gate=f"g{n}", op=f"right_op_number_{n}") for n in range(12)]
@@ -92,11 +92,11 @@ def some(path: Path, **changes: Any) -> Results:
 
 
 class TestScreen:
-    """The end of a run, as a person sees it."""
+    """The screen at the end of a run."""
 
     @pytest.mark.parametrize("width", [60, 80, 120, 200])
-    def test_no_line_is_wider_and_no_word_is_cut(self, tmp_path: Path, width: int) -> None:
-        """Except a path; joined, the lines have the words of the reason whole."""
+    def test_lines_fit_and_words_stay_whole(self, tmp_path: Path, width: int) -> None:
+        """Paths are the exception; joined, the lines contain the complete reason."""
         lines = [line.plain for line in screen.lines(screen.of(some(tmp_path)), width)]
         assert [
             line for line in lines if len(line) > width and "gates replay" not in line and "results:" not in line
@@ -105,8 +105,8 @@ class TestScreen:
         words = {word for line in lines for word in line.split()}
         assert words >= {f"right_op_number_{n}" for n in range(12)}
 
-    def test_its_shape(self, tmp_path: Path) -> None:
-        """Head, rows from the worst, correct ops in a list, counts of the rest, path and exit code last."""
+    def test_order_of_the_screen(self, tmp_path: Path) -> None:
+        """Head, rows from the worst on, a list of correct ops, other counts, the path, and the exit code last."""
         lines = [line.plain for line in screen.lines(screen.of(some(tmp_path)), 120)]
         head = (
             "mine 0.3 · 18 ops judged · 1 wrong · 1 fragile · 1 imprecise · 1 timeout · 1 error · 1 waived · 12 correct"
@@ -118,14 +118,14 @@ class TestScreen:
         assert "  not judged 5 ops that mine does not have (gates ops)" in lines
         assert lines[-2:] == [f"results: {tmp_path / 'run.jsonl'}", "exit 1: 1 wrong, 1 timeout, 1 error"]
 
-    def test_failures_are_last_where_the_terminal_scrolls(self, tmp_path: Path) -> None:
+    def test_failures_come_last_on_a_scrolling_terminal(self, tmp_path: Path) -> None:
         ended = screen.of(some(tmp_path))
         for height, first in ((100, "WRONG"), (10, "correct")):
             lines = [line.plain for line in screen.lines(ended, 120, height)]
             assert next(line for line in lines if line.startswith("  ")).split()[0] == first
 
     def test_several_subjects(self, tmp_path: Path) -> None:
-        """One line for each without failures; those that fail come last, with their rows."""
+        """Subjects without failures have one line each; failing ones come last with their rows."""
         verdicts = [verdict(subject=name, gate=gate) for name in ("bad", "good", "fine") for gate in ("a", "b")]
         verdicts += [
             verdict("wrong", subject="bad", gate="c"),
@@ -140,8 +140,8 @@ class TestScreen:
         assert "bad · 3 ops judged · 1 wrong · 2 correct" in lines
         assert lines[-1] == "exit 1: 1 wrong (1 s)"
 
-    def test_many_failures_fill_no_more_than_a_screen(self, tmp_path: Path) -> None:
-        """The first have rows, the others are named."""
+    def test_many_failures_fit_on_one_screen(self, tmp_path: Path) -> None:
+        """The first failures have rows, the others are listed by name."""
         verdicts = [verdict("wrong", gate=f"g{n}", op=f"op_{n:02}", reason=REASON * 9) for n in range(90)]
         lines = [line.plain for line in screen.lines(screen.of(write(tmp_path / "run.jsonl", verdicts)), 120)]
         assert len(lines) < 60
@@ -163,7 +163,7 @@ class TestScreen:
         text = render("text", [write(tmp_path / "run.jsonl", verdicts, fail_on=fail_on)])
         assert text.splitlines()[-1].partition(" (1 s)")[0] == words
 
-    def test_an_unfinished_run_says_so(self, tmp_path: Path) -> None:
+    def test_an_unfinished_run_is_marked(self, tmp_path: Path) -> None:
         run = write(tmp_path / "run.jsonl", [verdict()], complete=False, planned=9)
         assert render("text", [run]).splitlines()[-1] == "incomplete: 1 of 9"
 
@@ -177,10 +177,10 @@ class TestScreen:
 
 
 class TestWrap:
-    """Words stay whole."""
+    """Wrapping of text."""
 
     def test_a_sentence(self) -> None:
-        """Lines of at most the width; a longer word has its own."""
+        """Lines have at most the given width; a longer word has its own line."""
         text = f"one two {BROKEN.sentence()} results/a/very/long/path three"
         lines = sentence(text, 20)
         assert " ".join(lines) == text
@@ -189,17 +189,17 @@ class TestWrap:
     def test_wide_letters_count_twice(self) -> None:
         assert sentence("好好 好好 好好", 9) == ["好好 好好", "好好"]
 
-    def test_no_line_is_a_command(self) -> None:
-        """A log of GitHub obeys a line that starts with `::`."""
+    def test_no_line_is_a_github_command(self) -> None:
+        """GitHub's log interprets lines that start with `::` as commands."""
         assert wrapped(["a", "::error::x"], 3) == ["a", "\\::error::x"]
 
-    def test_more_lines_than_the_limit(self) -> None:
-        """An ellipsis stands for the rest, within the width."""
+    def test_lines_beyond_the_limit_are_cut(self) -> None:
+        """The last line ends with an ellipsis, within the width."""
         assert sentence("a bb ccc dddd eeeee ffffff", 8, 2) == ["a bb ccc", "dddd …"]
 
 
 def test_progress_without_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line on stderr at most every ten seconds."""
+    """Progress prints a line to stderr at most every ten seconds."""
     now = [0.0]
     monkeypatch.setattr("gates.report.progress.time.monotonic", lambda: now[0])
     lines = Lines(100)

@@ -1,4 +1,4 @@
-"""The HTML page: one file, nothing of a subject taken for markup, a pure function of the files."""
+"""The HTML page: one file, safe against markup in a subject's text, and a pure function of the results."""
 
 import base64
 import hashlib
@@ -20,10 +20,10 @@ CSS = (ROOT / "gates" / "report" / "page" / "style.css").read_text()
 
 
 class TestFile:
-    """What is in the file."""
+    """The content of the file."""
 
-    def test_it_is_self_contained(self, mixed: list[Path]) -> None:
-        """No address but places in the page itself, and a policy that lets nothing load."""
+    def test_the_file_is_self_contained(self, mixed: list[Path]) -> None:
+        """Every address points into the page, and the content security policy blocks loading."""
         page = Elements(render_html(mixed))
         addresses = [
             value for _, attributes in page.found for name, value in attributes.items() if name in {"src", "href"}
@@ -38,8 +38,8 @@ class TestFile:
         assert "url(" not in CSS
         assert "@import" not in CSS
 
-    def test_the_policy_names_the_script_and_style_that_are_there(self, mixed: list[Path]) -> None:
-        """Their hashes are those of the text between the tags, as a browser takes them."""
+    def test_the_policy_has_the_hashes_of_script_and_style(self, mixed: list[Path]) -> None:
+        """The hashes are those of the text between the tags, as in a browser."""
         text = render_html(mixed)
         for tag in ("script", "style"):
             (body,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
@@ -47,7 +47,7 @@ class TestFile:
             assert f"{tag}-src 'sha256-{digest}'" in text
 
     def test_hostile_text_is_escaped(self, hostile: Path) -> None:
-        """Names, reasons, versions and commands that hold markup make no element, and are read back as they are shown."""
+        """Markup in names, reasons, versions and commands creates no element and is shown literally."""
         page = Elements(render_html([hostile]))
         assert [tag for tag, _ in page.found].count("script") == 2
         assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
@@ -75,7 +75,7 @@ class TestFile:
             assert status in words
 
     def test_each_subject_has_a_line(self, mixed: list[Path]) -> None:
-        """How many gates fail, hold and so on, and how many cases ran."""
+        """It counts the gates of each status and the cases."""
         rows = re.findall(r"<tr><th scope=\"row\">(\w+)</th>(.*?)</tr>", render_html(mixed).partition('id="grades"')[0])
         columns = {name: re.findall(r"(?:>|</span> )([\d a-z]+)</td>", row) for name, row in rows}
         assert columns == {
@@ -84,7 +84,7 @@ class TestFile:
         }
 
     def test_the_worst_case_is_shown(self, tmp_path: Path) -> None:
-        """Of a gate that fails in three of four cases, one reason: that of the case furthest beyond its limit."""
+        """A gate that fails in three of four cases shows one reason, of the case furthest beyond its limit."""
         failing = [Evidence("kl", value, "<=", 4.0, "x") for value in (8.0, 400.0, 40.0)]
         records = [
             verdict_record(
@@ -99,7 +99,7 @@ class TestFile:
         assert "case-0" not in said
 
     def test_sensitivities_are_drawn_and_listed(self, mixed: list[Path]) -> None:
-        """A mark per distinct value, the numbers in a table, and a gate that notices nothing says so."""
+        """There is a mark per distinct value, a table, and a note for a gate that detects nothing."""
         text = render_html(mixed)
         assert text.count('class="worst"') == 2
         assert text.count('class="case"') == 1
@@ -107,14 +107,14 @@ class TestFile:
         assert text.count("nothing that was tried") == 2
 
     def test_mutants_are_listed(self, mixed: list[Path]) -> None:
-        """Caught and missed, and no verdict on a mutant is taken for one on its host."""
+        """Mutants are caught or missed, and their verdicts do not count for their host."""
         page = Elements(render_html(mixed))
         assert "caught in 1 of 1 cases" in page.text("td")
         assert "missed in 0 of 1 cases" in page.text("td")
         assert "2 wrong" not in page.text("li")
 
     def test_changes_since_a_baseline(self, tmp_path: Path) -> None:
-        """`--baseline`: settings that differ, and each change with its type in words."""
+        """`--baseline` shows the settings that differ, and each change with its kind."""
         old = [verdict(), verdict(case="other"), verdict("wrong", gate="packing")]
         write(tmp_path / "old.jsonl", old, seed=3)
         write(tmp_path / "new.jsonl", [verdict(), verdict("wrong", case="other"), verdict(gate="packing")])
@@ -165,7 +165,7 @@ class TestFile:
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     def test_colours_have_contrast(self, scheme: str) -> None:
-        """At least 4.5 to 1 (WCAG 2.2, 1.4.3) for every text colour on the grounds that it stands on."""
+        """Every text colour has a contrast of at least 4.5 to 1 with its backgrounds (WCAG 2.2, 1.4.3)."""
         blocks = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
         colours = dict(re.findall(r"--([\w-]+): (#\w+);", blocks[scheme == "dark"]))
 

@@ -1,4 +1,4 @@
-"""The HTML page in a headless Chromium: usable without a mouse and with screen readers, and nothing hostile runs."""
+"""The HTML page in a headless Chromium: keyboard, screen readers, layout, and safety against hostile text."""
 
 import itertools
 from pathlib import Path
@@ -10,10 +10,10 @@ from pages import SEEN
 
 
 class TestBrowser:
-    """What a reader gets."""
+    """The page in a browser."""
 
-    def test_the_keyboard_is_enough(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
-        """Arrows move between cells, Enter shows the evidence, Escape leaves it where one was."""
+    def test_the_page_works_by_keyboard(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
+        """Arrows move between cells, Enter shows the evidence, Escape returns to the cell."""
         page = shown(chromium, mixed, tmp_path)
         page.value("document.querySelector('#matrix button[tabindex=\"0\"]').focus()")
         where = "document.activeElement.dataset.cell"
@@ -35,7 +35,7 @@ class TestBrowser:
         assert wrong(page) == []
 
     def test_tab_reaches_the_table_once(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
-        """One stop for all cells; the focus is seen."""
+        """All cells are one tab stop, and the focus is visible."""
         page = shown(chromium, mixed, tmp_path)
         stops: list[Any] = []
         for _ in range(40):
@@ -65,7 +65,7 @@ class TestBrowser:
         gates: list[str] | None,
         columns: list[str],
     ) -> None:
-        """By family, by subject, and what failed; the number of gates is announced to screen readers."""
+        """Gates are filtered by family, subject and failure; their number is announced to screen readers."""
         page = shown(chromium, mixed, tmp_path)
         page.value(f"{action}; document.getElementById('filters').dispatchEvent(new Event('input'))")
         seen = "[...document.querySelectorAll('{}')].filter(e => e.offsetParent).map(e => e.textContent)"
@@ -110,16 +110,16 @@ class TestBrowser:
         assert wrong(page) == []
 
     def test_dark_and_light(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
-        """The page follows what the reader prefers."""
+        """The page follows the preferred colour scheme."""
         ground = "getComputedStyle(document.body).backgroundColor"
         assert shown(chromium, mixed, tmp_path).value(ground) == "rgb(255, 255, 255)"
         assert shown(chromium, mixed, tmp_path, dark=True).value(ground) == "rgb(20, 23, 28)"
 
     @pytest.mark.parametrize("width", [390, 1180])
-    def test_a_window_scrolls_the_tables_only(
+    def test_only_tables_scroll_sideways(
         self, chromium: Browser, mixed: list[Path], tmp_path: Path, width: int
     ) -> None:
-        """The page itself is no wider (WCAG 2.2, 1.4.10), with the recorded results either, whose matrix scrolls in itself."""
+        """The page is not wider than the window (WCAG 2.2, 1.4.10), also with the recorded results."""
         recorded = sorted((Path(__file__).parents[3] / "results" / "gates").glob("*.jsonl*"))
         for paths in (mixed, recorded):
             page = shown(chromium, paths, tmp_path, width=width)
@@ -127,8 +127,8 @@ class TestBrowser:
         assert page.value("matrix.scrollWidth > matrix.clientWidth")
         assert (tmp_path / "page.html").stat().st_size <= 2_000_000
 
-    def test_hostile_text_runs_nothing(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
-        """No dialog of an injected script, no broken policy, and the evidence shows the words as they are."""
+    def test_hostile_text_is_not_executed(self, chromium: Browser, hostile: Path, tmp_path: Path) -> None:
+        """No injected script runs, the policy is not violated, and the evidence shows the text literally."""
         page = shown(chromium, [hostile], tmp_path)
         page.value("document.querySelector('td.wrong button').click()")
         assert page.value("document.querySelectorAll('script').length") == 2

@@ -1,4 +1,4 @@
-"""The smallest inputs of the page: in the evidence of their case, in one list, and the ways between the two."""
+"""Smallest inputs on the page: in the evidence of their case, in one list, and the links between the two."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ SMALL = "document.querySelector('#cases .small')"
 
 @pytest.fixture
 def run(tmp_path: Path) -> list[Path]:
-    """One gate with a smallest input in one of two failing cases, one without, and a record without its verdict."""
+    """Write a gate with a smallest input in one of two failing cases, one without, and a record without its verdict."""
     verdicts = [
         verdict("wrong", case="other"),
         verdict("wrong", case="some"),
@@ -34,32 +34,32 @@ def run(tmp_path: Path) -> list[Path]:
 
 
 class TestFile:
-    """What is in the file, without a browser."""
+    """The content of the file."""
 
     def test_the_list_has_description_and_command(self, run: list[Path]) -> None:
-        """Each has its words and its command, and a link to its table cell if there is one."""
+        """Each entry has its text and command, and a link to its table cell if there is one."""
         page = Elements(render_html(run))
         assert page.text("code").count(COMMAND) == 2
         goes = [a["data-goes"] for tag, a in page.found if tag == "button" and "data-smallest" in a]
         assert goes == ["0/0"]
         assert "1 failure was not shrunk: a whole model" in page.text("summary")
 
-    def test_controls_that_need_the_script_are_hidden_without_it(self, run: list[Path]) -> None:
-        """Nothing that does nothing is shown; the command can be selected all the same."""
+    def test_script_controls_are_hidden_without_scripts(self, run: list[Path]) -> None:
+        """Controls without a function are hidden; the command can still be selected."""
         page = Elements(render_html(run))
         kinds = [a for tag, a in page.found if tag == "button" and a.get("class") in {"goes", "copy"}]
         assert len(kinds) == 2 + 2 + 1
         assert all("hidden" in attributes for attributes in kinds)
 
-    def test_the_same_bytes_twice(self, run: list[Path]) -> None:
+    def test_rendering_is_deterministic(self, run: list[Path]) -> None:
         assert render_html(run) == render_html(run)
 
 
 class TestBrowser:
-    """What a reader gets."""
+    """The page in a browser."""
 
-    def test_the_evidence_of_a_case_has_it(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
-        """Words, size, the file's name and the command stand in the case that it belongs to, and in no other."""
+    def test_the_evidence_shows_the_smallest_input(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
+        """Text, size, file name and command are in the evidence of their case only."""
         page = shown(chromium, run, tmp_path)
         page.value("document.querySelector('td.wrong button').click()")
         cases = "[...document.querySelectorAll('#cases details')].map(e => [e.querySelector('summary').innerText, !!e.querySelector('.small')])"
@@ -69,8 +69,10 @@ class TestBrowser:
             assert words in text
         assert wrong(page) == []
 
-    def test_a_case_without_one_says_why(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
-        """The reason that was recorded stands in its place."""
+    def test_a_case_without_a_smallest_input_has_a_reason(
+        self, chromium: Browser, run: list[Path], tmp_path: Path
+    ) -> None:
+        """The recorded reason replaces it."""
         page = shown(chromium, run, tmp_path)
         page.value("document.querySelectorAll('td.wrong button')[1].click()")
         assert page.value(f"{SMALL}.innerText") == "Not shrunk: a whole model"
@@ -79,7 +81,7 @@ class TestBrowser:
     def test_the_command_is_copied_by_keyboard(
         self, chromium: Browser, run: list[Path], tmp_path: Path, place: str
     ) -> None:
-        """Enter on the button copies, or selects where a browser refuses; either is announced to screen readers."""
+        """Enter on the button copies, or selects if the browser refuses; both are announced to screen readers."""
         page = shown(chromium, run, tmp_path)
         if place == "#cases":
             page.value("document.querySelector('td.wrong button').click()")
@@ -94,8 +96,8 @@ class TestBrowser:
         if said != "Copied":
             assert page.value("getSelection().toString()") == COMMAND
 
-    def test_from_the_evidence_to_the_list(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
-        """The link closes the evidence and leaves the reader at the item."""
+    def test_the_evidence_links_to_the_list(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
+        """The link closes the evidence and focuses the item."""
         page = shown(chromium, run, tmp_path)
         page.value("document.querySelector('td.wrong button').click()")
         page.value(f"{SMALL}.querySelector('a').focus()")
@@ -109,10 +111,10 @@ class TestBrowser:
         [("#smallest-0 button.goes", "✗ wrong other"), ("ul.reasons li:nth-child(2) button.goes", "✗ wrong some")],
         ids=["smallest input", "what did not hold"],
     )
-    def test_from_a_list_to_the_case(
+    def test_the_list_opens_the_evidence(
         self, chromium: Browser, run: list[Path], tmp_path: Path, button: str, case: str
     ) -> None:
-        """Enter opens the evidence at the case, not covered by the bar (WCAG 2.2, 2.4.11); Escape comes back to the button."""
+        """Enter opens the evidence at the case, not covered by the bar (WCAG 2.2, 2.4.11); Escape returns to the button."""
         page = shown(chromium, run, tmp_path, width=400, height=500)
         page.value(f"document.querySelector('{button}').focus()")
         before = page.value(FOCUSED.format("getAttribute('aria-label')"))
@@ -125,7 +127,7 @@ class TestBrowser:
         assert page.value(FOCUSED.format("getAttribute('aria-label')")) == before
         assert wrong(page) == []
 
-    def test_controls_have_names_that_differ(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
+    def test_controls_have_distinct_names(self, chromium: Browser, run: list[Path], tmp_path: Path) -> None:
         """Names of buttons and links are distinct for screen readers."""
         page = shown(chromium, run, tmp_path)
         nodes = [n for n in page.send("Accessibility.getFullAXTree")["nodes"] if not n["ignored"]]
@@ -136,7 +138,7 @@ class TestBrowser:
             assert len(own) == len(set(own)), role
 
     def test_hostile_text_is_escaped(self, chromium: Browser, tmp_path: Path) -> None:
-        """Nothing of a record's words becomes markup, in the list and in the evidence."""
+        """Markup in a record is text, in the list and in the evidence."""
         names = dict.fromkeys(("gate", "subject", "case"), HOSTILE)
         path = tmp_path / "run.jsonl"
         write(path, [verdict("wrong", **names)], also=[smallest(**names, words=HOSTILE, file=HOSTILE)])
@@ -148,7 +150,7 @@ class TestBrowser:
 
 
 def test_gates_that_judged_nothing_are_folded(chromium: Browser, tmp_path: Path) -> None:
-    """Many of them are hidden at first, the status says so, and one box shows them."""
+    """They are hidden at first, the status line says so, and a checkbox shows them."""
     write(tmp_path / "run.jsonl", [verdict(), *(verdict("unsupported", gate=f"loss.g{n:02}") for n in range(11))])
     page = shown(chromium, [tmp_path / "run.jsonl"], tmp_path)
     assert page.value("shown.textContent") == "1 of 12 gates, 1 subject"

@@ -1,4 +1,4 @@
-"""Learning curves: read, drawn reproducibly, and recorded ones show that every algorithm learns."""
+"""Learning curves: reading, deterministic drawing, and recorded curves in which every algorithm learns."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def line(**changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Two algorithms with rewards, one of two seeds, and one with margins."""
+    """Write two algorithms with rewards, one of them with two seeds, and one with margins."""
     path = tmp_path / "curves.jsonl"
     margin = line(algorithm="dpo", measure="margin", margin=[0.0, 0.5], start=0.0, end=0.5)
     lines = [line(), margin, line(seed=1), line(algorithm="rloo")]
@@ -37,8 +37,8 @@ def file(tmp_path: Path) -> Path:
 class TestPicture:
     """The SVG."""
 
-    def test_same_bytes_every_time(self, file: Path, tmp_path: Path) -> None:
-        """Through the command line too."""
+    def test_drawing_is_deterministic(self, file: Path, tmp_path: Path) -> None:
+        """This holds on the command line too."""
         once, again = (render_curves(read_curves(file)) for _ in range(2))
         assert once == again
         done = CliRunner().invoke(app, ["report", str(file), "--out", str(tmp_path / "curves.svg")])
@@ -52,7 +52,7 @@ class TestPicture:
         assert ">dpo<" in text
 
     def test_every_measure_has_an_axis(self, file: Path) -> None:
-        """Rewards and margins do not share one; without margins there is one axis."""
+        """Rewards and margins have separate axes; without margins there is one axis."""
         names = [">mean reward of fresh samples<", ">margin of held-out pairs<"]
         assert [name in render_curves(read_curves(file)) for name in names] == [True, True]
         assert [name in render_curves([line()]) for name in names] == [True, False]
@@ -77,13 +77,13 @@ class TestPicture:
 
 
 class TestRecorded:
-    """What `tools/learning.py` found."""
+    """The curves recorded by `tools/learning.py`."""
 
     def test_picture_is_rendered_from_what_was_recorded(self) -> None:
         assert render_curves(read_curves(RECORD)) == RECORD.with_suffix(".svg").read_text()
 
     def test_every_algorithm_has_three_seeds(self) -> None:
-        """Those named above and two controls; none took five minutes."""
+        """Every algorithm above and two controls have three seeds, each within five minutes."""
         curves = read_curves(RECORD)
         names = {one["algorithm"] for one in curves}
         assert {name for name in names if name not in CONTROLS} == ALGORITHMS
@@ -94,7 +94,7 @@ class TestRecorded:
 
     @pytest.mark.parametrize(("measure", "names"), MEASURED.items())
     def test_every_algorithm_gains(self, measure: str, names: set[str]) -> None:
-        """At least 0.3 of the mean reward; at least 0.1 of the preference margin, which DPO and Online DPO raise."""
+        """The mean reward gains at least 0.3, or the preference margin of DPO and Online DPO at least 0.1."""
         curves = [one for one in read_curves(RECORD) if one["algorithm"] in names]
         assert len(curves) == 3 * len(names)
         for one in curves:
@@ -103,22 +103,22 @@ class TestRecorded:
             assert one[measure][-1] - one["start"] >= WANTED_GAIN[measure], one
 
     def test_the_margin_does_not_depend_on_a_few_pairs(self) -> None:
-        """Three of four held-out pairs at least are preferred rightly at the end."""
+        """At least three of four held-out pairs are ranked correctly at the end."""
         curves = [one for one in read_curves(RECORD) if one["algorithm"] in MEASURED["margin"]]
         assert all(one["preferred"][-1] >= 0.75 for one in curves), curves
 
-    def test_shuffled_rewards_teach_nothing(self) -> None:
-        """The control stays below half of what the algorithms gain."""
+    def test_shuffled_rewards_give_little_gain(self) -> None:
+        """The control gains less than half as much as the algorithms."""
         control = [one for one in read_curves(RECORD) if one["algorithm"] == "grpo, rewards shuffled"]
         assert len(control) == 3
         for one in control:
             assert one["measure"] == "reward"
             assert one["end"] - one["start"] < WANTED_GAIN["reward"] / 2, one
 
-    def test_shuffled_labels_teach_next_to_nothing(self) -> None:
-        """Below what is wanted, and below a tenth of what the same pairs teach with their own labels.
+    def test_shuffled_labels_give_almost_no_gain(self) -> None:
+        """The control gains less than required, and less than a tenth of the gain with the true labels.
 
-        Not zero: a right answer is in eight pairs and a wrong one in one. What is pushed down falls further than what is pushed
+        The gain is not zero, because a right answer is in eight pairs and a wrong one in one. What is pushed down falls further than what is pushed
         up rises, so that the wrong answers sink a little, all of them, and the right one, pushed both ways, stays.
         """
         gains = {(one["algorithm"], one["seed"]): one["end"] - one["start"] for one in read_curves(RECORD)}

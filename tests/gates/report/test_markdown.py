@@ -1,4 +1,4 @@
-"""Markdown as a reader gets it: what came out first, each failing gate once, nothing repeated a hundred times."""
+"""The markdown report: the outcome first, and each failing gate once."""
 
 from pathlib import Path
 
@@ -31,13 +31,13 @@ def failing(
     ],
     ids=["two claims", "a count", "no number", "another relation", "a crash"],
 )
-def test_how_far_beyond_its_limit(record: VerdictRecord, expected: float, largest: float) -> None:
-    """A share of the limit, or the count where it is 0: of the claim in the reason, and the largest of all."""
+def test_excess_over_the_limit(record: VerdictRecord, expected: float, largest: float) -> None:
+    """The excess is a share of the limit, or the count if the limit is 0; for the quoted claim, and the largest."""
     assert (severity(record), largest_effect(record)) == (expected, largest)
 
 
 def test_a_gate_that_fails_often_is_reported_once(tmp_path: Path) -> None:
-    """With the worst case and its reason, how many of those that ran, and the names of the others, the worse ones first."""
+    """The entry has the worst case with its reason, the counts, and the other cases, worse ones first."""
     ran = [failing("a", 8.0), failing("b", 400.0), failing("c", 40.0), verdict(gate="g.x", case="d")]
     run = write(tmp_path / "r.jsonl", [*ran, *(verdict("unsupported", gate="g.x", case=f"u{n}") for n in range(9))])
     (found,) = failures(run)
@@ -54,7 +54,7 @@ def test_many_other_cases_are_counted(tmp_path: Path) -> None:
 
 
 def test_the_outcome_is_at_the_top(tmp_path: Path) -> None:
-    """One sentence, then how many gates of each subject hold; departures are no failures; the sections in order."""
+    """One sentence, then counts of gates per subject without departures as failures, then the sections in order."""
     waived = Waived("wrong", "known", "#12", "ada", "2027-01-01")
     verdicts = [
         verdict(),
@@ -85,8 +85,8 @@ def test_the_outcome_is_at_the_top(tmp_path: Path) -> None:
     assert "  - wrong, waived until 2027-01-01 by ada, #12: known" in text
 
 
-def test_several_runs_are_shown_in_short(tmp_path: Path) -> None:
-    """A line for each with a link to its file, then the verdicts of all, then a table for each proof."""
+def test_several_runs_are_summarised(tmp_path: Path) -> None:
+    """Each run has a line with a link to its file; then come all verdicts and a table for each proof."""
     first = write(tmp_path / "a.jsonl", [verdict()])
     cut = write(tmp_path / "b c.jsonl", [verdict(subject="peer")], complete=False, planned=9)
     proof = write(tmp_path / "p.jsonl", [verdict(), verdict("wrong", mutant="kl.flipped")], verb="prove")
@@ -103,13 +103,13 @@ def test_several_runs_are_shown_in_short(tmp_path: Path) -> None:
 
 
 def test_the_recorded_report_is_short() -> None:
-    """Verdicts, a table for the proof and one for the calibration; the JSONL has the rest."""
+    """It has the verdicts and a table each for proof and calibration; the JSONL has the rest."""
     report = Path(__file__).parents[3] / "results" / "REPORT.md"
     assert len(report.read_text().splitlines()) <= 300
 
 
 def test_a_subject_that_does_not_start_is_reported_once(tmp_path: Path) -> None:
-    """Its reason stands once, not once per gate."""
+    """Its reason is reported once, not once per gate."""
     dead = [verdict("wrong", gate=gate, cause="start", reason="it has no OPS") for gate in ("a", "b", "c")]
     assert render([write(tmp_path / "r.jsonl", dead)]).count("it has no OPS") == 1
 
@@ -125,8 +125,8 @@ def test_equal_versions_are_reported_once(tmp_path: Path) -> None:
     assert "| subject b | lib 2 |" in text
 
 
-def test_causes_that_differ_in_a_name_are_one_line() -> None:
-    """Of ops that are not defined, and of values that are not provided; any other words stay as they are."""
+def test_causes_are_grouped_across_names() -> None:
+    """Undefined ops and missing values are grouped; other causes are unchanged."""
     found = {
         ("peer", "unsupported", "kl is not defined by peer"): 3,
         ("peer", "unsupported", "loss is not defined by peer"): 2,

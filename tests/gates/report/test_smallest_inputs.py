@@ -1,4 +1,4 @@
-"""The smallest inputs that still fail, in every form of a report: words, file and the command that judges them again."""
+"""Smallest failing inputs in every report format: description, file, and the command that judges them again."""
 
 import html
 import shlex
@@ -18,7 +18,7 @@ from gates.results.jsonl import Results
 
 @pytest.fixture
 def run(tmp_path: Path) -> Results:
-    """Three failing gates; one has a smallest input, two have none for the same reason."""
+    """Write three failing gates; one has a smallest input, two have none for the same reason."""
     failing = [
         verdict("wrong", case=case, gate=gate) for gate in ("kl.k3", "loss", "ratio") for case in ("other", "some")
     ]
@@ -27,7 +27,7 @@ def run(tmp_path: Path) -> Results:
 
 @pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
 def test_every_format_has_description_and_command(run: Results, form: ReportFormat) -> None:
-    """What fails on which numbers, how much smaller they are, and a command whose file is quoted for a shell."""
+    """The report has the failing claim, the numbers, the reduction in size, and a command quoted for a shell."""
     text = " ".join(html.unescape(render(form, [run])).split())
     assert WORDS in text
     assert "900 → 6 numbers, when the time ran out" in text
@@ -37,20 +37,20 @@ def test_every_format_has_description_and_command(run: Results, form: ReportForm
 
 @pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
 def test_every_command_names_interpreter_and_model(tmp_path: Path, form: ReportFormat) -> None:
-    """Those that the failing run was given: without them the command would judge something else, or nothing."""
+    """The command repeats the options of the failing run, to judge the same thing."""
     small = smallest(python="/opt/my env/python", model="org/model")
     text = html.unescape(render(form, [write(tmp_path / "run.jsonl", [verdict("wrong", case="other")], also=[small])]))
     assert f"{FILE}' --python '/opt/my env/python' --model org/model" in text
 
 
 def test_a_reason_for_not_shrinking_is_shown_once(run: Results) -> None:
-    """A reason that many failures share stands once, with those that it holds for."""
+    """A reason shared by many failures is shown once, with their names."""
     text = html.unescape(render("md", [run]))
     assert text.count("Not shrunk (a whole model): mine loss, mine ratio.") == 1
 
 
-def test_a_screen_says_why_an_input_is_as_it_was_drawn(tmp_path: Path) -> None:
-    """With the command; not where only the first ones are shrunk."""
+def test_a_screen_says_why_an_input_was_not_shrunk(tmp_path: Path) -> None:
+    """The reason comes with the command, except if only the first failures are shrunk."""
     drawn = [
         smallest(gate=gate, words=words, elements_before=None, elements_after=None, finished=None)
         for gate, words in (
@@ -73,7 +73,7 @@ def test_an_annotation_has_the_description(run: Results) -> None:
 
 
 def test_a_test_case_has_the_description_and_the_file(run: Results) -> None:
-    """In JUnit the failing case itself has them, as properties and in its text; the other cases do not."""
+    """In JUnit, the failing case has them as properties and in its text; other cases do not."""
     top = ET.fromstring(render("junit", [run]))  # noqa: S314  our own text
     cases = {(c.get("classname"), c.get("name")): c for c in top.iter("testcase")}
     values = {p.get("name"): p.get("value") for p in cases["kl.k3", "other"].iter("property")}
@@ -85,8 +85,8 @@ def test_a_test_case_has_the_description_and_the_file(run: Results) -> None:
 
 
 @pytest.mark.parametrize("form", ["md", "text", "github", "junit", "html"])
-def test_hostile_text_is_shown_and_never_executed(tmp_path: Path, form: ReportFormat) -> None:
-    """Words, names and files of anybody: no line of the log is a command of theirs, no tag is one."""
+def test_hostile_text_is_shown_but_not_executed(tmp_path: Path, form: ReportFormat) -> None:
+    """Hostile text, names and files create neither a command in the log nor a tag."""
     names = dict.fromkeys(("gate", "subject", "case"), HOSTILE)
     run = write(
         tmp_path / "run.jsonl",
@@ -110,7 +110,7 @@ def test_hostile_text_is_shown_and_never_executed(tmp_path: Path, form: ReportFo
 
 
 def test_the_summary_stays_below_one_megabyte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three thousand failures with long words are cut at a line, with a line that says how much is missing."""
+    """Three thousand long failures are cut at a line, and a last line counts the missing ones."""
     failing = [verdict("wrong", gate=f"g{number}") for number in range(3000)]
     also = [smallest("some", gate=f"g{number}", words=WORDS * 10) for number in range(3000)]
     text = render("md", [write(tmp_path / "run.jsonl", failing, also=also)])
