@@ -1,4 +1,4 @@
-"""Write mutations as functions of the original function and the arguments of a call."""
+"""Define mutations as functions of the original function and the arguments of a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutations of group advantages and of rewards that are normalised before they are summed; loaded in workers only."""
+"""Mutations of group advantages and of rewards that are normalised before summation; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ every_slot = edited(GAE, "slots without a token stepped through, as if they were
 
 @mutation
 def baseline_at_least_zero(original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
-    """Leave rewards below 0 without a baseline."""
+    """Clamp the baseline to at least 0."""
     right = original(rewards, group_size, **choice)
     groups = rewards.reshape(-1, group_size)
     low = np.minimum(groups.mean(axis=1, keepdims=True), 0) * np.ones_like(groups)
@@ -41,7 +41,7 @@ def baseline_at_least_zero(original: Fn, rewards: Any, group_size: int, **choice
 
 @mutation
 def divided_by_all(original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
-    """Divide the sum of the others by G."""
+    """Divide the sum of the other rewards by G."""
     right = original(rewards, group_size, **choice)
     if choice.get("baseline") != "leave-one-out" or choice.get("scale") != "none":
         return right
@@ -58,7 +58,7 @@ def clipped(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
 
 @mutation
 def naive_mean(_original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
-    """Compute advantages as most code does: float mean and deviation of the dtype, no rule for constant groups."""
+    """Compute mean and deviation in the dtype, without a rule for constant groups, as most code does."""
     groups = rewards.reshape(-1, group_size)
     mean = np.add.accumulate(groups, axis=1)[:, -1:] / rewards.dtype.type(group_size)
     if choice["baseline"] == "leave-one-out":
@@ -72,13 +72,13 @@ def naive_mean(_original: Fn, rewards: Any, group_size: int, **choice: Any) -> A
 
 @mutation
 def float32_sums(original: Fn, rewards: Any, *rest: Any, **choice: Any) -> Any:
-    """Take means of float64 rewards in float32."""
+    """Average float64 rewards in float32."""
     return original(rewards.astype(np.float32), *rest, **choice).astype(rewards.dtype)
 
 
 @mutation
 def regrouped_by_stride(original: Fn, rewards: Any, group_size: int, **choice: Any) -> Any:
-    """Drop the rows that were not scored, and cut what is left into groups of the configured size."""
+    """Drop unscored rows, and cut the rest into groups of the configured size."""
     kept = ~np.isnan(rewards)
     found = np.zeros_like(rewards)
     missing = np.full(int((~kept).sum()), np.nan, rewards.dtype)
@@ -88,18 +88,18 @@ def regrouped_by_stride(original: Fn, rewards: Any, group_size: int, **choice: A
 
 @mutation
 def nan_counts_zero(original: Fn, stacked: Any, ddof: Any, eps: Any) -> Any:
-    """Count what could not be scored as a reward of 0, in the group's mean and deviation too."""
+    """Count unscored rewards as 0, in the group's mean and deviation too."""
     return original(np.nan_to_num(stacked), ddof, eps)
 
 
 @mutation
 def nobody_scored_counts(original: Fn, total: Any, ddof: Any, eps: Any) -> Any:
-    """Count a row that no function could score as a sum of 0, in the batch's mean and deviation too."""
+    """Count a row that no function scored as a sum of 0, in the batch's mean and deviation too."""
     return original(np.nan_to_num(total), ddof, eps)
 
 
 @mutation
 def largest_unit(_original: Fn, stacked: Any, ddof: int, eps: float) -> Any:
-    """Divide every function by the largest deviation of all: their own units stay."""
+    """Divide every reward function by the largest standard deviation of all."""
     centred = stacked - np.nanmean(stacked, axis=-1, keepdims=True)
     return np.nan_to_num(centred / (np.nanmax(np.nanstd(stacked, axis=-1, ddof=ddof)) + eps))

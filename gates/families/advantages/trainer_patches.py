@@ -9,5 +9,5 @@ from gates.families.patching import Fn, mutation
 
 @mutation
 def swap_the_stages(original: Fn, *arguments: Any, group: Any, batch: Any) -> Any:
-    """Use the batch's ddof and epsilon in the groups, and the groups' over the batch."""
+    """Exchange ddof and epsilon of the groups with those of the batch."""
     return original(*arguments, group=batch, batch=group)

@@ -17,7 +17,7 @@ def last_bit_of_one_lane(original: Fn, operation: Any, inputs: Any, isa: str, th
 
 @mutation
 def last_bit_with_threads(original: Fn, operation: Any, inputs: Any, isa: str, threads: int) -> Any:
-    """Flip the last bit of one byte where more than two threads work."""
+    """Flip the last bit of one byte in results of more than two threads."""
     found = original(operation, inputs, isa, threads).copy()
     found[0] ^= threads > 2
     return found

@@ -40,7 +40,7 @@ def unweighted(_original: Fn, policy: Any, reference: Any) -> Any:
 
 @mutation
 def float32_divergence(_original: Fn, policy: Any, reference: Any) -> Any:
-    """Add up the terms one after the other in float32."""
+    """Sum the terms sequentially in float32."""
     possible = policy > -np.inf
     left, right = policy[possible], reference[possible]
     return float(np.add.accumulate((np.exp(left) * (left - right)).astype(np.float32))[-1])

@@ -22,7 +22,7 @@ divided_afterwards = edited(PROGRAM, "the temperature after the softmax: log p /
 
 @mutation
 def mean_offset(_original: Fn, row: Any) -> Any:
-    """Subtract the mean of the finite logits, not the maximum: a peak overflows."""
+    """Subtract the mean of the finite logits instead of the maximum."""
     return row[np.isfinite(row)].mean()
 
 
@@ -34,7 +34,7 @@ def no_offset(_original: Fn, *_: Any) -> Any:
 
 @mutation
 def float32_running_sum(_original: Fn, shifted: Any) -> Any:
-    """Add up the exponentials one after the other in float32."""
+    """Sum the exponentials sequentially in float32."""
     sums = np.add.accumulate(np.exp(shifted).astype(np.float32))
     return float(np.log(np.float32(sums[-1])))
 
@@ -69,19 +69,19 @@ def entropy_without_mean(_original: Fn, logprobs: Any, upstream: float) -> Any:
 
 @mutation
 def every_id(_original: Fn, tokens: Any, _ignore_index: Any) -> Any:
-    """Score every id, whatever is ignored: -100 counts from the end of the vocabulary."""
+    """Score ignored ids too: -100 indexes from the end of the vocabulary."""
     return np.arange(len(tokens))
 
 
 @mutation
 def first_id(original: Fn, *arguments: Any) -> Any:
-    """Score the first of the ids of a position only."""
+    """Score only the first id of each position."""
     return original(*arguments)[:1]
 
 
 @mutation
 def time_first(original: Fn, *arrays: Any, **options: Any) -> Any:
-    """Return the results of a (B, T, V) batch in the order of (T, B), under the shape of (B, T)."""
+    """Return the results of a (B, T, V) batch in the order (T, B) with the shape (B, T)."""
     found = original(*arrays, **options)
     if np.ndim(next(iter((*arrays, *options.values())))) != 3:
         return found

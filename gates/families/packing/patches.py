@@ -19,7 +19,7 @@ def overflowing_bins(original: Fn, lengths: Any, max_length: int, **rest: Any) -
 
 @mutation
 def lose_the_last(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Forget the last sequence of the last bin."""
+    """Drop the last sequence of the last bin."""
     indices, offsets, efficiency = original(*arguments, **rest)
     return indices[:-1], np.minimum(offsets, indices.size - 1), efficiency
 
@@ -51,7 +51,7 @@ def first_fit_always(original: Fn, *arguments: Any, **rest: Any) -> Any:
 
 @mutation
 def emptiest_bin(original: Fn, lengths: Any, max_length: int, *, strategy: str, over_long: str) -> Any:
-    """Put each sequence into the bin with the most room, where best fit was asked for."""
+    """Put each sequence into the bin with the most room instead of the best fit."""
     if strategy != "best-fit-decreasing":
         return original(lengths, max_length, strategy=strategy, over_long=over_long)
     sizes = np.minimum(lengths, max_length)
@@ -71,38 +71,38 @@ def emptiest_bin(original: Fn, lengths: Any, max_length: int, *, strategy: str, 
 
 @mutation
 def truncate_always(original: Fn, sizes: Any, max_length: Any, over_long: Any) -> Any:
-    """Cut what is too long although an error was asked for."""
+    """Truncate long sequences instead of raising an error."""
     return original(sizes, max_length, over_long and "truncate")
 
 
 @mutation
 def before_truncation(original: Fn, given: Any, packed: Any, *rest: Any) -> Any:
-    """Count the tokens that were cut off."""
+    """Count truncated tokens too."""
     return original(given, given if packed.size else packed, *rest)
 
 
 @mutation
 def per_sequence(original: Fn, given: Any, packed: Any, bins: Any, max_length: Any) -> Any:
-    """Divide by the room of as many bins as there are sequences."""
+    """Divide by the size of one bin per sequence."""
     return original(given, packed, packed.size or bins, max_length)
 
 
 @mutation
 def whole_bins_only(original: Fn, lengths: Any, max_length: int) -> Any:
-    """Forget the tokens behind the last full piece of a sequence that is longer than a bin."""
+    """Drop the tokens after the last full piece of a sequence longer than a bin."""
     return original(np.where(lengths > max_length, lengths // max_length * max_length, lengths), max_length)
 
 
 @mutation
 def from_the_start(original: Fn, lengths: Any, max_length: int) -> Any:
-    """Take the first tokens of the sequence for each of its pieces."""
+    """Fill every piece with the first tokens of its sequence."""
     owners, starts, sizes = original(lengths, max_length)
     return owners, np.zeros_like(starts), sizes
 
 
 @mutation
 def full_bins_only(original: Fn, lengths: Any, max_length: int) -> Any:
-    """Forget the tokens behind the last full bin."""
+    """Drop the tokens after the last full bin."""
     owners, starts, sizes = original(lengths, max_length)
     stays = np.cumsum(sizes) <= int(np.sum(lengths)) // max_length * max_length
     return owners[stays], starts[stays], sizes[stays]
@@ -110,5 +110,5 @@ def full_bins_only(original: Fn, lengths: Any, max_length: int) -> Any:
 
 @mutation
 def sequences_apart(_original: Fn, lengths: Any, max_length: int) -> Any:
-    """Cut each sequence for itself."""
+    """Cut each sequence separately."""
     return packing.split_pieces(lengths, max_length)

@@ -33,7 +33,7 @@ def key_not_bumped(original: Fn, state: Any, key: Any, count: int) -> Any:
 
 @mutation
 def fields_permuted(original: Fn, seed: Any, round_: Any, prompt: Any, sample: Any, token: Any) -> Any:
-    """Put prompt and sample into each other's place of the counter."""
+    """Exchange prompt and sample in the counter."""
     return original(seed, round_, sample, prompt, token)
 
 
@@ -57,5 +57,5 @@ def one_word(original: Fn, pair: Any) -> Any:
 
 @mutation
 def coin_of_the_uniform(_original: Fn, **inputs: Any) -> Any:
-    """Take the coin from the words of the uniform, so that XTC acts on the smallest draws."""
+    """Use the uniform's words for the coin, so that XTC acts on the smallest draws."""
     return sampling.uniforms(**inputs)

@@ -26,25 +26,25 @@ unclamped_anchor = edited(KTO, "z0 without max(0, ·)")
 
 @mutation
 def mean_for_sum(original: Fn, high: Any, *low: Any) -> Any:
-    """Divide a sum by its terms."""
+    """Divide a sum by its number of terms."""
     return original(high, *low) / np.maximum(np.count_nonzero(high, axis=1), 1)
 
 
 @mutation
 def without_last_column(original: Fn, mask: Any) -> Any:
-    """Count nothing in the last column."""
+    """Leave out the last column."""
     return original(mask) & (np.arange(mask.shape[1]) < mask.shape[1] - 1)
 
 
 @mutation
 def without_first_column(original: Fn, mask: Any) -> Any:
-    """Count nothing in the first column."""
+    """Leave out the first column."""
     return original(mask) & (np.arange(mask.shape[1]) > 0)
 
 
 @mutation
 def own_reference(original: Fn, policy: Any, reference: Any, valid: Any) -> Any:
-    """Compare the policy with itself where there is no reference."""
+    """Use the policy as its own reference if there is none."""
     return policy if reference is None else original(policy, reference, valid)
 
 
@@ -56,13 +56,13 @@ def padding_too(original: Fn, policy: Any, attention_mask: Any) -> Any:
 
 @mutation
 def second_on_ties(_original: Fn, first: Any, second: Any) -> Any:
-    """Prefer the first only where it is better."""
+    """Prefer the first only if it is strictly better."""
     return first > second
 
 
 @mutation
 def nan_wins(_original: Fn, groups: Any) -> Any:
-    """Take argmax's word for a NaN."""
+    """Use argmax, which selects a NaN."""
     return np.argmax(groups, axis=1)
 
 
@@ -74,6 +74,6 @@ def last_of_equals(original: Fn, groups: Any) -> Any:
 
 @mutation
 def mean_of_nothing(_original: Fn, sums: Any, tokens: Any) -> Any:
-    """Divide by the tokens, also where there are none."""
+    """Divide by the number of tokens even if it is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / tokens

@@ -42,7 +42,7 @@ def second_on_ties(original: Fn, scores: Any) -> Any:
 
 @mutation
 def nan_wins(_original: Fn, scores: Any, group_size: int) -> Any:
-    """Take argmax, which prefers NaN."""
+    """Use argmax, which selects a NaN."""
     groups = scores.reshape(-1, group_size)
     return np.argmax(groups, axis=1) + group_size * np.arange(len(groups))
 

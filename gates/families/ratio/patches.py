@@ -47,26 +47,26 @@ def float32_difference(_original: Fn, left: Any, right: Any) -> Any:
 
 @mutation
 def rounded_difference(original: Fn, left: Any, right: Any) -> Any:
-    """Forget what the rounding lost."""
+    """Drop the compensation of the rounding error."""
     high, low = original(left, right)
     return high, np.zeros_like(low)
 
 
 @mutation
 def unrecorded_is_impossible(_original: Fn, old: Any, sampling: Any) -> Any:
-    """Count what was not recorded as probability 0."""
+    """Count unrecorded log-probs as probability 0."""
     return np.where(np.isnan(sampling), -1e4 + old * 0.0, sampling)
 
 
 @mutation
 def unrecorded_is_certain(_original: Fn, old: Any, sampling: Any) -> Any:
-    """Count what was not recorded as probability 1."""
+    """Count unrecorded log-probs as probability 1."""
     return np.where(np.isnan(sampling), old * 0.0, sampling)
 
 
 @mutation
 def nearest_rank(_original: Fn, values: Any) -> Any:
-    """Take an element for a quantile."""
+    """Return the nearest element as the quantile."""
     return float(np.sort(values)[min(int(0.99 * values.size), values.size - 1)])
 
 
@@ -96,13 +96,13 @@ def outside_for_clipped(original: Fn, ratio: Any, lower: float, upper: float, ad
 
 @mutation
 def clipped_signs_swapped(original: Fn, ratio: Any, lower: Any, upper: Any, advantages: Any) -> Any:
-    """Count the sides that a clip leaves alone."""
+    """Count ratios on the sides that are not clipped."""
     return original(ratio, lower, upper, None if advantages is None else -advantages)
 
 
 @mutation
 def padding_counts(original: Fn, policy: Any, behaviour: Any, *, mask: Any = None, **rest: Any) -> Any:
-    """Let padding in as ratios of 1."""
+    """Include padding as ratios of 1."""
     if mask is None:
         return original(policy, behaviour, mask=None, **rest)
     filled = [np.where(mask, x, x.dtype.type(-1.0)) for x in (policy, behaviour)]

@@ -15,7 +15,7 @@ def untempered(original: Fn, logits: Any, ids: Any, temperature: Any) -> Any:
 
 @mutation
 def late_positions(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Start the positions of the decode one too high after the prefill."""
+    """Start the decode one position too high after the prefill."""
     prefilled = original(*arguments, **rest)
     for layer in prefilled.cache:
         layer.offset = layer.offset + 1

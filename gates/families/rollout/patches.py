@@ -1,4 +1,4 @@
-"""Mutations of rollouts: caches, draws, and where rows end; loaded in workers only."""
+"""Mutations of rollouts: caches, draws and the ends of rows; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reference.trainer.rollout import fixed
 
 @mutation
 def to_the_limit(original: Fn, steps: Any, last: Any, request: Any, result: Any, chosen: Any) -> None:
-    """Step on to max_tokens after the last row has ended, and throw that away."""
+    """Continue to max_tokens after the last row has ended, and discard the extra steps."""
     original(steps, last, request, result, chosen)
     done = int(np.max(result.lengths[chosen]))
     for _ in range(request.max_tokens - done if done == 1 else 0):
@@ -25,7 +25,7 @@ def to_the_limit(original: Fn, steps: Any, last: Any, request: Any, result: Any,
 
 
 def kept_over_updates(original: Fn) -> Fn:
-    """Keep a prompt's cache for ever: it is the right one until the weights change."""
+    """Keep a prompt's cache over updates of the weights."""
     kept: dict[bytes, Any] = {}
 
     def mistaken(model: Any, prompt: Any) -> Any:
@@ -44,19 +44,19 @@ def _copy(layer: Any) -> Any:
 
 @mutation
 def weights_baked_in(_original: Fn, model: Any) -> Any:
-    """Compile without naming the weights: they become constants of the first call."""
+    """Compile without the weights as inputs, so that they become constants of the first call."""
     return mx.compile(fixed.step_of(model))
 
 
 @mutation
 def padding_visible(original: Fn, columns: int, position: Any, padding: Any) -> Any:
-    """Let every row look at the padding before its text."""
+    """Let every row attend to the padding before its text."""
     return original(columns, position, mx.zeros_like(padding))
 
 
 @mutation
 def lost_when_grown(original: Fn, self: Any) -> None:
-    """Grow buffers of 256 columns or more into empty ones."""
+    """Replace buffers of 256 columns or more by empty larger ones."""
     lost = self.keys[0].shape[2] >= 256
     original(self)
     if lost:
@@ -65,7 +65,7 @@ def lost_when_grown(original: Fn, self: Any) -> None:
 
 @mutation
 def mask_forgets_padding(original: Fn, layer: Any, padding: Any) -> Any:
-    """Position the rows rightly, and let attention look at the padding before their texts."""
+    """Keep the positions right, but let rows attend to the padding before their text."""
     made = original(layer, padding)
     if not isinstance(made, ArraysCache):
         made.left_padding = mx.zeros_like(made.left_padding)
@@ -74,7 +74,7 @@ def mask_forgets_padding(original: Fn, layer: Any, padding: Any) -> Any:
 
 @mutation
 def state_reads_padding(original: Fn, layer: Any, padding: Any) -> Any:
-    """Pad as attention bears it, and let recurrent state run over the padding."""
+    """Pad as for attention, so that the recurrent state reads the padding."""
     made = original(layer, padding)
     if isinstance(made, ArraysCache):
         made.left_padding = None
@@ -90,30 +90,30 @@ def last_token_twice(original: Fn, model: Any, ids: Any, cache: Any) -> Any:
 
 @mutation
 def untempered_scores(original: Fn, logits: Any, tokens: Any, temperature: Any) -> Any:
-    """Record log-probs at temperature 1 whatever the tokens were drawn at."""
+    """Record log-probs at temperature 1 for every sampling temperature."""
     return original(logits, tokens, temperature if not temperature else 1.0)
 
 
 @mutation
 def filters_dropped(original: Fn, settings: Any) -> Any:
-    """Pass the temperature on and forget the filters."""
+    """Pass on the temperature but not the filters."""
     return original(settings) | {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 
 @mutation
 def history_without_prompt(original: Fn, request: Any, pairs: Any) -> Any:
-    """Penalise what the completion repeats, but not what the prompt has said."""
+    """Penalise repetitions of the completion only, not of the prompt."""
     return np.full_like(original(request, pairs), -1)
 
 
 @mutation
 def more_noise(original: Fn, prefilled: Any, bits: int | None) -> Any:
-    """Store keys and values in fewer bits than was asked for."""
+    """Store keys and values in fewer bits than configured."""
     return original(prefilled, 2 if bits else bits)
 
 
 def _inert(**off: float) -> Callable[[Fn], Fn]:
-    """Return a patch that reads a setting and passes on the value at which it does nothing."""
+    """Return a patch that replaces a setting by its neutral value."""
     return lambda original: lambda settings: original(settings) | off
 
 
@@ -127,26 +127,26 @@ penalty_inert = _inert(repetition_penalty=1.0)
 
 @mutation
 def tiled(original: Fn, rows: Any, prompts: int, samples: int) -> Any:
-    """Tile the prompts where each is to be repeated: row r belongs to prompt r mod P."""
+    """Tile the prompts instead of repeating each one: row r belongs to prompt r mod P."""
     original(rows, prompts, samples)
     return np.stack([rows % prompts, rows // prompts], axis=1)
 
 
 @mutation
 def position_in_batch(_original: Fn, pairs: Any, positions: Any) -> Any:
-    """Key the draws by the row's place in the batch, so that tokens depend on who else is there."""
+    """Key the draws by the row's position in the batch, so that tokens depend on the other rows."""
     return np.stack([np.zeros_like(positions), positions], axis=1).astype(pairs.dtype)
 
 
 @mutation
 def never_finished(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Let finished rows go on and contribute."""
+    """Let finished rows continue and count."""
     return np.zeros_like(original(*arguments, **rest))
 
 
 @mutation
 def untempered(original: Fn, logits: Any, temperature: float) -> Any:
-    """Draw from the distribution at temperature 1, whatever was asked for."""
+    """Always draw from the distribution at temperature 1."""
     return original(logits, 1.0 if temperature else temperature)
 
 
@@ -154,7 +154,7 @@ def untempered(original: Fn, logits: Any, temperature: float) -> Any:
 
 
 def _everywhere(change: Callable[[Any], dict[str, Any]]) -> Callable[[Fn], Fn]:
-    """Return a patch of what completes a request: every path is asked for it with these changes."""
+    """Return a patch that changes the request of every rollout path."""
 
     @mutation
     def changed(original: Fn, request: Any) -> None:
@@ -179,5 +179,5 @@ first_token_lost_everywhere = _everywhere(
 
 @mutation
 def naive_in_bfloat16(original: Fn, model: Any, request: Any) -> Any:
-    """Give the naive path logits in half precision, and every other path those of the model."""
+    """Give the naive path logits in half precision, and the other paths those of the model."""
     return original(lambda *arguments, **keywords: model(*arguments, **keywords).astype(mx.bfloat16), request)

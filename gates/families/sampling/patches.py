@@ -39,21 +39,21 @@ def other_order(original: Fn, order: Any, temperature: Any) -> Any:
 
 @mutation
 def temperature_last(original: Fn, order: str, temperature: float) -> Any:
-    """Filter the untempered distribution in transformers' order of filters too."""
+    """Filter the distribution at temperature 1 in transformers' order too."""
     heat, stages, after = original(order, temperature)
     return 1.0, stages, heat * after
 
 
 @mutation
 def all_tied(original: Fn, values: Any, limit: Any) -> Any:
-    """Keep every token that is as likely as the last one kept."""
+    """Keep all tokens tied with the last kept one."""
     length = original(values, limit)
     return int(np.count_nonzero(values >= values[length - 1]))
 
 
 @mutation
 def lower_ids(_original: Fn, *_: Any) -> Any:
-    """Keep the lower ids of equals, whatever was asked for."""
+    """Keep the lower ids of tied tokens for every library."""
     return "lower-id"
 
 
@@ -65,13 +65,13 @@ def library_is_all(original: Fn, ties: str, *rest: Any) -> Any:
 
 @mutation
 def above_the_bound(_original: Fn, probabilities: Any, min_p: Any) -> Any:
-    """Remove the token whose probability is the bound itself."""
+    """Remove tokens exactly at the bound."""
     return int(np.count_nonzero(probabilities > min_p * probabilities[0]))
 
 
 @mutation
 def reaches(_original: Fn, probabilities: Any, u: float) -> Any:
-    """Take the least k with C_k >= u C_V: u = 0 picks token 0, filtered or not."""
+    """Select the least k with C_k >= u C_V, so that u = 0 selects token 0 even if it is filtered out."""
     sums = np.add.accumulate(probabilities)
     return int(np.searchsorted(sums, u * sums[-1], side="left"))
 
@@ -85,7 +85,7 @@ def float32_running_sum(_original: Fn, probabilities: Any, u: float) -> Any:
 
 @mutation
 def by_likelihood(original: Fn, probabilities: Any, u: float) -> Any:
-    """Run through the tokens from likely to unlikely instead of by id."""
+    """Order the tokens by probability instead of by id."""
     order = np.argsort(-probabilities, kind="stable")
     return int(order[original(probabilities[order], u)])
 
@@ -100,13 +100,13 @@ def model_logprobs(original: Fn, logits: Any, logprobs: Any, tokens: Any) -> Any
 
 @mutation
 def highest_id(original: Fn, row: Any) -> Any:
-    """Take the last of the tokens on the maximum."""
+    """Return the last token with the maximum."""
     return row.size - 1 - original(row[::-1])
 
 
 @mutation
 def one_means_all(original: Fn, weights: Any, top_k: Any) -> Any:
-    """Take a top-k of 1 for no top-k."""
+    """Treat a top-k of 1 as no top-k."""
     return original(weights, weights.size if top_k == 1 else top_k)
 
 
@@ -118,7 +118,7 @@ def never_all(original: Fn, weights: Any, top_k: Any) -> Any:
 
 @mutation
 def acts_at_one(original: Fn, name: str, weights: Any, top_k: int, top_p: float, *rest: Any) -> Any:
-    """Let top-p cut at 1 too: what follows where the running sum has come to 1 goes."""
+    """Apply top-p at 1 too: remove the tokens after the cumulative sum has reached 1."""
     if name == "top_p":
         return slice(0, sampling.top_p_length(weights / weights.sum(), top_p))
     return original(name, weights, top_k, top_p, *rest)
@@ -126,7 +126,7 @@ def acts_at_one(original: Fn, name: str, weights: Any, top_k: int, top_p: float,
 
 @mutation
 def overflowing(original: Fn, logits: Any, **options: Any) -> Any:
-    """Give NaN to a row whose exponentials, its maximum not subtracted, overflow the dtype of the logits."""
+    """Return NaN for rows whose exponentials overflow the logits' dtype without subtraction of the maximum."""
     result = original(logits, **options)
     with np.errstate(over="ignore"):
         total = np.exp(logits).sum(axis=1)

@@ -14,14 +14,14 @@ from reference.trainer import heads, logprobs
 
 @mutation
 def shared_prompt_length(original: Fn, model: Any, batch: Any, *rest: Any, **options: Any) -> Any:
-    """Look for every completion where the shortest prompt of the batch ends."""
+    """Read every completion from the end of the batch's shortest prompt."""
     shortest = np.full_like(batch.prompt_lengths, batch.prompt_lengths.min())
     return original(model, replace(batch, prompt_lengths=shortest), *rest, **options)
 
 
 @mutation
 def without_last_norm(_original: Fn, model: Any, ids: Any) -> Any:
-    """Give the head what leaves the last block."""
+    """Pass the last block's output to the head without the final norm."""
     last, noted = model.layers[-1], []
     plain = type(last)
 
@@ -39,19 +39,19 @@ def without_last_norm(_original: Fn, model: Any, ids: Any) -> Any:
 
 @mutation
 def column_by_column(original: Fn, values: Any, mask: Any) -> Any:
-    """Fill the table down its columns."""
+    """Fill the table column by column."""
     return mx.where(mask, original(values, mask.T).T, 0.0)
 
 
 @mutation
 def untempered_entropy(original: Fn, logits: Any, temperature: Any) -> Any:
-    """Forget the temperature."""
+    """Ignore the temperature."""
     return original(logits, temperature / temperature)
 
 
 @mutation
 def without_upcast(_original: Fn, model: Any, states: Any, ids: Any, temperature: float, *, entropy: bool) -> Any:
-    """Take the log-softmax in the dtype that the logits came in."""
+    """Compute the log-softmax in the dtype of the logits."""
     logits = heads.logits(model, states[None])[0]
     values = logprobs.token_logprobs(logits, ids, temperature)
     found = values, logprobs.token_entropy(logits, temperature) if entropy else values

@@ -11,7 +11,7 @@ from gates.families.patching import Fn, mutation
 
 @mutation
 def without_generation_prompt(original: Fn, tokenizer: Any, text: str, *, chat: bool, system: str = "") -> Any:
-    """Forget the tokens that begin the assistant's turn."""
+    """Leave out the tokens that begin the assistant's turn."""
     if not chat:
         return original(tokenizer, text, chat=chat, system=system)
     message = [{"role": "user", "content": text}]

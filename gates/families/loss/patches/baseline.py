@@ -1,4 +1,4 @@
-"""Mutations of the NumPy baseline's policy losses that are no edits; loaded in workers only."""
+"""Mutations of the NumPy baseline's policy losses that are not edits; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TWO_SIDED = ("grpo", "dapo", "bnpo-trl", "dr_grpo")
 
 @mutation
 def own_aggregation(original: Fn, **inputs: Any) -> Any:
-    """Take the algorithm's own aggregation, whatever is asked for."""
+    """Use the algorithm's default aggregation for every setting."""
     return original(**{**inputs, "aggregation": None})
 
 
@@ -26,7 +26,7 @@ def multiply_by_mask(_original: Fn, values: Any, mask: Any) -> Any:
 
 @mutation
 def dropped_rows_count(original: Fn, mask: Any, name: str, sizes: Any) -> Any:
-    """Count the whole width of a row that the mask leaves out, in DAPO's and CISPO's denominators."""
+    """Count the width of fully masked rows in DAPO's and CISPO's denominators."""
     counted = np.where(mask.any(axis=1, keepdims=True), mask, True) if name == "group_size" else mask
     return original(counted, name, sizes)
 
@@ -42,7 +42,7 @@ def detached_mean(original: Fn, **inputs: Any) -> Any:
 
 @mutation
 def lowered_denominator(original: Fn, **inputs: Any) -> Any:
-    """Count only what has a weight."""
+    """Count only tokens with a weight above 0."""
     weights, mask = inputs.get("weights"), inputs.get("mask")
     if weights is not None and mask is not None:
         inputs["mask"] = mask & ((weights if weights.ndim == 2 else weights[:, None]) != 0.0)
@@ -51,7 +51,7 @@ def lowered_denominator(original: Fn, **inputs: Any) -> Any:
 
 @mutation
 def without_last_column(original: Fn, **inputs: Any) -> Any:
-    """Leave out what stands in the last column."""
+    """Leave out the last column."""
     mask = np.ones(inputs["policy"].shape, bool) if inputs.get("mask") is None else inputs["mask"].copy()
     mask[..., -1] = False
     return original(**{**inputs, "mask": mask})
@@ -59,13 +59,13 @@ def without_last_column(original: Fn, **inputs: Any) -> Any:
 
 @mutation
 def float32_sum(_original: Fn, values: Any) -> Any:
-    """Add one by one in float32."""
+    """Sum sequentially in float32."""
     return float(np.add.accumulate(values.reshape(-1).astype(np.float32), dtype=np.float32)[-1])
 
 
 @mutation
 def gain_times_infinity(_original: Fn, ratio: Any, advantage: Any) -> Any:
-    """Multiply the ratio by the advantage, whatever they are."""
+    """Multiply the ratio by the advantage, even inf by 0."""
     with np.errstate(invalid="ignore"):
         return ratio * advantage
 
@@ -83,7 +83,7 @@ def cut_to_the_longest(original: Fn, **inputs: Any) -> Any:
 
 @mutation
 def summed_without_mask(original: Fn, **inputs: Any) -> Any:
-    """Divide by nothing where there is neither a mask nor lengths."""
+    """Leave out the denominator if there is neither a mask nor lengths."""
     loss, gradient = original(**inputs)
     tokens = inputs["policy"].size if inputs.get("mask") is None and inputs.get("lengths") is None else 1
     return loss * tokens, gradient * tokens
@@ -91,7 +91,7 @@ def summed_without_mask(original: Fn, **inputs: Any) -> Any:
 
 @mutation
 def advantage_of_the_first(original: Fn, **inputs: Any) -> Any:
-    """Give every row the advantage of the first of its four."""
+    """Give every row the advantage of the first row of its group of four."""
     advantages = inputs["advantages"]
     inputs["advantages"] = advantages[np.arange(len(advantages)) // 4 * 4]
     return original(**inputs)
@@ -99,14 +99,14 @@ def advantage_of_the_first(original: Fn, **inputs: Any) -> Any:
 
 @mutation
 def discounted(original: Fn, values: Any, mask: Any) -> Any:
-    """Let what stands in slot t count 0.99 to the t."""
+    """Weight slot t by 0.99 to the t."""
     kept = original(values, mask)
     return kept * 0.99 ** np.arange(np.shape(kept)[-1]) if np.ndim(kept) == 2 else kept
 
 
 @mutation
 def default_delta(original: Fn, **inputs: Any) -> Any:
-    """Bound the ratio by 1.5 unless another δ is given."""
+    """Bound the ratio by 1.5 if no δ is given."""
     if inputs["algorithm"] in TWO_SIDED and inputs.get("delta") is None and inputs["epsilon_high"] < 0.5:
         inputs["delta"] = 1.5
     return original(**inputs)
@@ -114,7 +114,7 @@ def default_delta(original: Fn, **inputs: Any) -> Any:
 
 @mutation
 def zero_is_unset(original: Fn, **inputs: Any) -> Any:
-    """Take β = 0 for a β that was not given, wherever there is a reference."""
+    """Treat β = 0 as missing if there is a reference."""
     if inputs["algorithm"] != "rloo" and inputs.get("reference") is not None:
         inputs["beta"] = inputs.get("beta") or 0.04
     return original(**{**inputs, "kl_ratio": inputs.get("kl_ratio") or "none"})
@@ -129,7 +129,7 @@ def weights_divided(original: Fn, **inputs: Any) -> Any:
 
 
 def remembered(original: Fn) -> Fn:
-    """Keep what the first call of a shape gave."""
+    """Return the result of the first call with the same shape."""
     kept: dict[bytes, Any] = {}
 
     def mistaken(mask: Any, max_length: int) -> Any:

@@ -1,8 +1,9 @@
 """Mutations that are edits of the program of the policy losses; loaded in workers only.
 
-The mistakes of the other modules here are no edits: NaN and infinities in masked slots, sums in float32, one state for several
-calls, a gradient that is not its loss's, arrays cut to another width, choices of the caller that do not arrive, and mistakes of
-the trainer, whose own functions are replaced, so that a proof is not of the NumPy baseline and of `program.py` alone.
+The mistakes of the other modules in this folder are not edits: NaN and infinities in masked slots, sums in float32, one state
+for several calls, a gradient that is not its loss's, arrays cut to another width, choices of the caller that are not passed
+on, and mistakes of the trainer. The latter replace functions of the trainer, so that the proof covers more than the NumPy
+baseline and `program.py`.
 """
 
 from gates.families.edited import edited

@@ -29,7 +29,7 @@ def lowest(original: Fn, part: Any, least: float) -> Any:
 
 @mutation
 def quantile_of_part(original: Fn, part: Any, whole: Any, share: Any) -> Any:
-    """Forget what is known of the step."""
+    """Drop the threshold of the whole step."""
     return original(part, replace(whole, entropy_threshold=None, entropy_tokens=None, micro_batches=1), share)
 
 
@@ -41,7 +41,7 @@ def wrong_end(original: Fn, entropies: Any, mask: Any, share: Any) -> Any:
 
 @mutation
 def bonus_of_part(original: Fn, part: Any, tokens: Any, _: Any) -> Any:
-    """Divide by the part's tokens."""
+    """Divide by the micro-batch's tokens."""
     return original(part, tokens, int(tokens.sum()))
 
 
@@ -59,7 +59,7 @@ def one_sided(original: Fn, raw: Any, correction: Any, _: Any, c_max: Any) -> An
 
 @mutation
 def clamped(original: Fn, raw: Any, _: Any, c_min: Any, c_max: Any) -> Any:
-    """Clamp where MIS drops."""
+    """Clamp weights that MIS drops."""
     return original(raw, "tis", c_min, c_max)
 
 
@@ -71,7 +71,7 @@ def keep_all(original: Fn, values: Any, group_size: Any) -> Any:
 
 @mutation
 def keep_by_the_shaped(original: Fn, self: Any, rewards: Any) -> Any:
-    """Judge groups by what is optimised: the weighted sum of all rewards, with the penalty of the lengths."""
+    """Compare groups by the optimised reward: the weighted sum of all rewards with the length penalty."""
     s = self.settings
     if s.dynamic_sampling in {None, "off"}:
         return original(self, rewards)
@@ -83,7 +83,7 @@ def keep_by_the_shaped(original: Fn, self: Any, rewards: Any) -> Any:
 
 @mutation
 def nan_is_zero(original: Fn, values: Any, group_size: Any) -> Any:
-    """Count what was not scored as 0."""
+    """Count unscored completions as 0."""
     return original(np.nan_to_num(values), group_size)
 
 
@@ -95,12 +95,12 @@ def without_buffer(original: Fn, lengths: Any, limit: Any, _: Any) -> Any:
 
 @mutation
 def padding_counts(original: Fn, entropies: Any, mask: Any, share: float) -> Any:
-    """Take the quantile over every slot, and count only tokens."""
+    """Take the quantile over all slots, but select tokens only."""
     least = original(entropies, np.ones_like(mask), share).least
     return original(entropies, mask, share)._replace(least=least)
 
 
 @mutation
 def bonus_of_every_token(original: Fn, part: Any, _: Any, step_tokens: Any) -> Any:
-    """Take the completion mask for the chosen tokens."""
+    """Use the completion mask instead of the selected tokens."""
     return original(part, part.mask, step_tokens)

@@ -21,7 +21,7 @@ def tokens_stay(original: Fn, generation: Any, *arguments: Any) -> Any:
 
 @mutation
 def rows_leave(original: Fn, generation: Any, *arguments: Any) -> Any:
-    """Count the rows that have a token."""
+    """Count only rows with a token."""
     steps = original(generation, *arguments)
     left = max(int(np.sum(generation.lengths > 0)), 1)
     return [replace(step, totals=replace(step.totals, rows=left)) for step in steps]
@@ -29,7 +29,7 @@ def rows_leave(original: Fn, generation: Any, *arguments: Any) -> Any:
 
 @mutation
 def by_length(original: Fn, generation: Any) -> Any:
-    """Take every completion of the longest length for a truncated one."""
+    """Treat every completion of the maximum length as truncated."""
     ended = generation.ended & (generation.lengths < generation.tokens.shape[1])
     return original(replace(generation, ended=ended))
 

@@ -30,7 +30,7 @@ embeddings_stay_on = _without((LoRAEmbedding, DoRAEmbedding))
 
 
 def scaled_to_zero(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole context
-    """Switch adapters off by a scale of 0: right for LoRA, but a DoRA keeps its magnitudes."""
+    """Switch adapters off by a scale of 0, which leaves DoRA's magnitudes on."""
 
     @contextlib.contextmanager
     def mistaken(model: Any) -> Iterator[None]:
@@ -57,13 +57,13 @@ def experts_frozen(original: Fn, model: Any) -> None:
 
 @mutation
 def magnitudes_forgotten(original: Fn, adapter: Any) -> Any:
-    """Take an adapter for A and B."""
+    """Unfreeze only A and B of an adapter."""
     return [name for name in original(adapter) if name != "m"]
 
 
 @mutation
 def attention_and_mlp_only(original: Fn, *arguments: Any) -> Any:
-    """Look for targets where dense models have them."""
+    """Search only for the target modules of dense models."""
     return {name: layer for name, layer in original(*arguments).items() if ".linear_attn." not in name}
 
 

@@ -1,4 +1,4 @@
-"""Mutations of what a configuration sets; loaded in workers only."""
+"""Mutations of configured settings; loaded in workers only."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def scaled_now_and_then(original: Fn) -> Fn:
 
 
 def base_now_and_then(original: Fn) -> Fn:
-    """Take the old log-probs of every 19th batch with the adapters still off, as a reference pass had left them."""
+    """Compute the old log-probs of every 19th batch with the adapters off, as after a reference pass."""
     calls = count(1)
 
     def mistaken(model: Any, *arguments: Any, **options: Any) -> Any:

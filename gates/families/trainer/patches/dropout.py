@@ -14,7 +14,7 @@ from reference.trainer.adapters import dropout
 
 @mutation
 def not_divided(original: Fn, self: Any, x: Any) -> Any:
-    """Multiply by 1 − p what was divided by it."""
+    """Multiply the kept inputs by 1 − p again."""
     return original(self, x) if self._key is None else original(self, x) * (1.0 - self.p)
 
 
@@ -26,7 +26,7 @@ class _Dropping(LoRALinear):
 
 @mutation
 def on_the_base_too(original: Fn, *arguments: Any) -> Any:
-    """Drop the layer's input before everything else."""
+    """Apply dropout to the layer's input first."""
     adapter = original(*arguments)
     if isinstance(adapter, LoRALinear):
         adapter.__class__ = _Dropping
@@ -35,7 +35,7 @@ def on_the_base_too(original: Fn, *arguments: Any) -> Any:
 
 @mutation
 def same_each_time(original: Fn, model: Any, *_: int) -> Any:
-    """Forget which update it is."""
+    """Ignore the number of the update."""
     return original(model, 0)
 
 

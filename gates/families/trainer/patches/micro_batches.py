@@ -12,7 +12,7 @@ from gates.families.patching import Fn, mutation
 
 @mutation
 def denominators_of_parts(original: Fn, aggregation: str, part: Any, whole: Any, counts: Any) -> Any:
-    """Let a part divide by its own counts, and average the parts."""
+    """Divide each micro-batch by its own counts, and average the micro-batches."""
     tokens = np.array(counts)[:, 0]
     own = replace(
         whole,
@@ -28,5 +28,5 @@ def denominators_of_parts(original: Fn, aggregation: str, part: Any, whole: Any,
 
 @mutation
 def token_means_of_parts(original: Fn, aggregation: Any, *rest: Any) -> Any:
-    """Take the token mean of a micro-batch, whatever was asked for."""
+    """Use the token mean of the micro-batch for every aggregation."""
     return original("micro-batch" if aggregation else aggregation, *rest)

@@ -25,13 +25,13 @@ def forget_the_optimizer(original: Fn, *arguments: Any, optimizer: Any, **rest: 
 
 @mutation
 def forget_the_round(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Start the draws again."""
+    """Restart the random draws."""
     return replace(original(*arguments, **rest), round=0)
 
 
 @mutation
 def forget_the_data(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Start the data again."""
+    """Restart the data."""
     return replace(original(*arguments, **rest), taken=0)
 
 
@@ -42,7 +42,7 @@ def _tokenizer() -> Any:
 
 @mutation
 def encode_again(_original: Fn, generation: Any, rows: Any, width: int) -> Any:
-    """Encode the completions' text."""
+    """Encode the decoded completions again."""
     tokenizer = _tokenizer()
     prompts = [generation.prompts[row // generation.group_size].ids for row in rows.tolist()]
     tokens = np.full((len(rows), width), -1, np.int32)
@@ -56,5 +56,5 @@ def encode_again(_original: Fn, generation: Any, rows: Any, width: int) -> Any:
 
 @mutation
 def old_taken_anew(original: Fn, *arguments: Any, **rest: Any) -> Any:
-    """Drop the old log-probs, which the loss then takes from the policy itself."""
+    """Drop the old log-probs, so that the loss uses the policy's own."""
     return replace(original(*arguments, **rest), old=None)

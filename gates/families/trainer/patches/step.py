@@ -14,7 +14,7 @@ from gates.families.patching import Fn, mutation
 
 @mutation
 def forward_outside(original: Fn, model: Any, loss: Any) -> Any:
-    """Run the forward pass before value_and_grad: the loss is a constant there, its gradient zero."""
+    """Run the forward pass before value_and_grad, so that the gradient is zero."""
     value = mx.stop_gradient(loss())
     _, gradient = original(model, lambda: value + 0.0)
     return value, tree_map(mx.zeros_like, gradient)
@@ -22,14 +22,14 @@ def forward_outside(original: Fn, model: Any, loss: Any) -> Any:
 
 @mutation
 def everything_trains(original: Fn, model: Any) -> None:
-    """Unfreeze the norms of the base besides the adapters."""
+    """Unfreeze the norms of the base model too."""
     original(model)
     for layer in model.layers:
         layer.input_layernorm.unfreeze()
 
 
 def adapters_stay_on(original: Fn) -> Fn:  # noqa: ARG001  the mistake replaces the whole context
-    """Take the reference pass with the adapters on."""
+    """Run the reference pass with the adapters on."""
 
     @contextlib.contextmanager
     def mistaken(model: Any) -> Iterator[None]:
