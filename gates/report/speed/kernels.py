@@ -177,8 +177,8 @@ def shares(recorded: Recorded) -> list[Part]:
                 code(op),
                 f"{calls} of {titled(saving.shape)}",
                 saved,
-                saving.words,
-                own_saving.words if own_saving else NONE,
+                saving.label,
+                own_saving.label if own_saving else NONE,
                 saving.meaning,
             ]
         )
@@ -209,12 +209,12 @@ def _assumptions(step: step_share.Step, own: tuple[step_share.Step, Trainer] | N
         "packing and loss."
     )
     if own:
-        step_text = (
-            f"{step_share.step_words(own[1], own[1].row.step_s)} ({NONE}: its vocabulary is too small to compare)"
+        step_description = (
+            f"{step_share.step_label(own[1], own[1].row.step_s)} ({NONE}: its vocabulary is too small to compare)"
         )
     else:
-        step_text = "not recorded"
+        step_description = "not recorded"
     yield (
-        f"Step of the reference trainer: {step_text}. Savings assume that the peer's op runs on this CPU in that step. If the "
+        f"Step of the reference trainer: {step_description}. Savings assume that the peer's op runs on this CPU in that step. If the "
         "logits are on an accelerator, they are sampled and scored there, and the ratios over the vocabulary do not apply."
     )

@@ -60,7 +60,7 @@ class Share:
         return max(abs(self.least_s), abs(self.most_s)) / self.step.seconds
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         """Format the range of savings relative to the step."""
         ends = [percent(value / self.step.seconds) for value in (self.least_s, self.most_s)]
         return " to ".join(dict.fromkeys(ends))
@@ -137,7 +137,7 @@ def share(kernels: Sequence[Kernel], step: Step) -> Share | None:
     return Share(shape.partition("-")[0], calls, min(saved), max(saved), step, logits)
 
 
-def step_words(trainer: Trainer, step_s: Interval | None) -> str:
+def step_label(trainer: Trainer, step_s: Interval | None) -> str:
     """Describe a measured step: model, workload, duration, tokens."""
     row = trainer.row
     duration = f"{step_s.value:.3g} s" if step_s else "unknown"
