@@ -123,7 +123,7 @@ class TestOtherBenchmarks:
 
     @pytest.mark.parametrize("code", [0, 1])
     def test_the_quick_check_is_timed_if_it_holds(self, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-        """By a stand-in for the command, which `test_own_subjects.py` runs case by case."""
+        """By a stand-in for the command, which `make check` runs case by case."""
         called: list[list[str]] = []
 
         def run(line: list[str], **_: Any) -> subprocess.CompletedProcess[str]:

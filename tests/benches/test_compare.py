@@ -55,7 +55,7 @@ class TestPairs:
             compare.probe(compare.Build("broken", tmp_path), [NAME], 0.02)
 
     @pytest.mark.skipif(shutil.which("valgrind") is None, reason="valgrind is not installed")
-    @pytest.mark.slow
+    @pytest.mark.long
     def test_instructions_are_counted(self, here: compare.Build) -> None:
         """Two counts for 32x512 agree to 0.1%."""
         first, second = (compare.instructions(here, NAME) for _ in range(2))

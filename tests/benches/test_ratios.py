@@ -316,7 +316,7 @@ class TestRun:
         with pytest.raises(ConfigurationError, match="must"):
             self.run([], **changes)
 
-    @pytest.mark.slow
+    @pytest.mark.long
     def test_rlox_is_timed(self) -> None:
         """In rlox's environment advantages and packing are timed, its k3 is refused."""
         if not environments.environment("rlox").ready:

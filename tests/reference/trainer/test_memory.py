@@ -161,10 +161,14 @@ def _measured(
     "changes",
     [
         pytest.param({}, id="plain"),
-        pytest.param({"intermediate": 1024}, id="wide-feed-forward"),
+        pytest.param({"intermediate": 1024}, id="wide-feed-forward", marks=pytest.mark.long),
         pytest.param({"intermediate": 1024, "bits": 4}, id="4-bit"),
-        pytest.param({"heads": 16, "kv_heads": 8, "intermediate": 64, "tokens": 128}, id="wide-attention"),
-        pytest.param({"family": "qwen3_5"}, id="hybrid-states"),
+        pytest.param(
+            {"heads": 16, "kv_heads": 8, "intermediate": 64, "tokens": 128},
+            id="wide-attention",
+            marks=pytest.mark.long,
+        ),
+        pytest.param({"family": "qwen3_5"}, id="hybrid-states", marks=pytest.mark.long),
         pytest.param({"family": "qwen3_5", "intermediate": 2048}, id="hybrid-wide-feed-forward"),
     ],
 )

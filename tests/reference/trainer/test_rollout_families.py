@@ -103,7 +103,7 @@ class TestFamilies:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["qwen3", "gemma3_text"])
+@pytest.mark.parametrize("family", [pytest.param("qwen3", marks=pytest.mark.long), "gemma3_text"])
 def test_rows_of_280_tokens(family: str) -> None:
     """Growing, compacted and rotating caches give the naive path's tokens to the end."""
     small = {"model": {"family": family, "vocab": 272}, "prompts": [PROMPTS[0], PROMPTS[2]], "max_tokens": 280}
