@@ -16,12 +16,15 @@ from gates.errors import ConfigurationError as ConfigurationError  # noqa: PLC04
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Wire = Any  # ndarray | int | float | str | bool | None | list[Wire] | dict[str, Wire]: all that can be sent to a worker
-Level = Literal["definition", "law", "robustness", "precision", "rule"]
-Grade = Literal["correct", "imprecise", "fragile", "wrong"]
+Level = Literal["definition", "law", "robustness", "precision", "rule", "hardening"]
+Grade = Literal["correct", "hardening", "imprecise", "fragile", "raises", "differs", "wrong"]
 Status = Literal[
     "correct",
+    "hardening",
     "imprecise",
     "fragile",
+    "raises",
+    "differs",
     "wrong",
     "timeout",
     "error",
@@ -53,24 +56,31 @@ THEMES = (
 LEVELS: Mapping[Level, str] = {
     "definition": "is it the formula, on inputs that training produces?",
     "law": "what holds whatever the formula is: padding is inert, rows may be reordered, a setting acts",
-    "robustness": "rare but possible input: NaN in masked slots, equal rewards, empty rows, overflow, strided arrays",
+    "robustness": "rare input that runs produce: equal rewards, rows without tokens, −inf logits, ratios up to e^20",
     "precision": "the full relative precision of the dtype, and reductions of more than 4,096 terms",
     "rule": "a choice of ours where the field has none, asked of subjects that declare it",
+    "hardening": "input that no pipeline produces: NaN in masked slots, ±1000 nats, denormals, strided arrays",
 }
 IN_LIMITS = "in textbook limits"  # the unit in which claims of definitions are measured
-GRADES: tuple[Grade, ...] = ("correct", "imprecise", "fragile", "wrong")  # from best to worst
+GRADES: tuple[Grade, ...] = (  # from best to worst
+    "correct",
+    "hardening",
+    "imprecise",
+    "fragile",
+    "raises",
+    "differs",
+    "wrong",
+)
 GRADE_OF: Mapping[Level, Grade] = {  # of a subject for which a claim of this level does not hold
     "definition": "wrong",
     "law": "wrong",
     "rule": "wrong",
     "robustness": "fragile",
     "precision": "imprecise",
+    "hardening": "hardening",
 }
 STATUSES: tuple[Status, ...] = (
-    "correct",
-    "imprecise",
-    "fragile",
-    "wrong",
+    *GRADES,
     "timeout",
     "error",
     "skipped",
@@ -78,7 +88,9 @@ STATUSES: tuple[Status, ...] = (
     "waived",
     "not asked",
 )
-FAILURES: frozenset[Status] = frozenset({"imprecise", "fragile", "wrong", "timeout"})  # the subject is at fault
+DEFAULT: Grade = "raises"  # the mildest grade that fails a run without `--fail-on`
+STRICT: Grade = "hardening"  # under `--strict`
+FAILURES: frozenset[Status] = frozenset((*GRADES[1:], "timeout"))  # the subject is at fault
 NOT_JUDGED: frozenset[Status] = frozenset({"skipped", "unsupported", "not asked"})
 AXES = ("ratio_level", "bound", "aggregation")  # choices of a preset that a subject may declare differently: `Op.axes`
 DEFINITIONS = "2.1"  # the version of docs/definitions.md, which every results file records
@@ -90,15 +102,21 @@ def failing(fail_on: Grade) -> frozenset[Status]:
 
 
 def worst(statuses: Collection[Status]) -> Status:
-    """Return the status that sums up several verdicts: errors of Gates first, then from worst to best."""
+    """Return the status that sums up several verdicts: errors of Gates first, then from worst to best.
+
+    A failure at level hardening costs no grade: it counts only where nothing else was judged.
+    """
     order: tuple[Status, ...] = (
         "error",
         "timeout",
         "wrong",
+        "differs",
+        "raises",
         "fragile",
         "imprecise",
         "waived",
         "correct",
+        "hardening",
         *sorted(NOT_JUDGED),
     )
     return min(statuses, key=order.index)

@@ -20,7 +20,7 @@ import numpy as np
 from small_mutations import Mutation
 
 from gates.families.sampling.gates.draws import admitted_tokens
-from gates.model import Op, Outcome, Status
+from gates.model import GRADES, Op, Outcome, Status
 from gates.run import judge as judging
 from gates.run.compare import worst_claimed
 from gates.run.oracle_cache import OracleCache
@@ -45,7 +45,7 @@ MODULES = (  # in the order of imports
     "subject",
 )
 LIMIT_S = 240  # for one mutation: cases take seconds, ten thousand inputs a minute
-CAUGHT: frozenset[Status] = frozenset(("wrong", "fragile", "imprecise"))
+CAUGHT: frozenset[Status] = frozenset(GRADES[1:])
 FOUND = "found-"  # prefix of the cases that this search found
 GROSS = 1e-3  # relative difference that is compared with its limit at once
 NEAREST = 40  # number of smaller differences, largest first, compared with their limits

@@ -91,10 +91,14 @@ def check(
     fail_on: Annotated[
         FailOn | None,
         typer.Option(
-            metavar="GRADE", help="The mildest grade that fails the run: wrong (default), fragile, imprecise."
+            metavar="GRADE",
+            help="The mildest grade that fails the run: wrong, differs, raises (default), fragile, imprecise.",
         ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="The same as --fail-on imprecise.")] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail on every grade but correct, on exceptions in any case, and on hardening."),
+    ] = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="A line for each case as it is judged, and the table of gates.")
     ] = False,
@@ -107,9 +111,9 @@ def check(
         float, typer.Option(min=1.0, metavar="S", help="Time for each failure that is shrunk. Ctrl-C ends it earlier.")
     ] = 60.0,
 ) -> None:
-    """Judge subjects, and grade each op: correct, imprecise, fragile or wrong.
+    """Judge subjects, and grade each op: correct, imprecise, fragile, raises, differs or wrong.
 
-    wrong: it is not the formula, or breaks a law. fragile: it fails on rare input (NaN in padding, equal rewards, overflow). imprecise: it loses precision that its dtype has.
+    wrong: it is not the formula, or breaks a law. differs: it is another library's choice, which is named; declare it if it is meant. raises: an exception on ordinary input. fragile: it fails on rare input that runs produce (equal rewards, rows without tokens, overflow). imprecise: it loses precision that its dtype has. hardening, which is no grade: it fails on input that no pipeline produces (NaN in padding, strided arrays), or raises for a layout that it may not have.
 
     Exit code: 0 held · 1 a subject failed or a requirement is unmet · 2 usage · 3 nothing was measured · 4 our own fault (a gate raised, disk full) · 130 interrupted.
 
@@ -138,8 +142,8 @@ def check(
         as_json=as_json,
         memory_limit=memory_limit,
         shrink_seconds=minimise_seconds if minimise else 0.0,
-        fail_on="imprecise" if strict else fail_on,
-        strict=strict and fail_on is not None,
+        fail_on=fail_on,
+        strict=strict,
         verbose=verbose,
     )
     raise typer.Exit(check_run.conduct(arguments))

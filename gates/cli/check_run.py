@@ -17,7 +17,7 @@ from gates.cli.diagnoses import WrongOps
 from gates.config.format_names import CheckFormat
 from gates.config.settings import Settings
 from gates.errors import FaultError
-from gates.model import ConfigurationError, Grade
+from gates.model import DEFAULT, STRICT, ConfigurationError, Grade
 from gates.registry import Registry
 from gates.report.text import Screen
 from gates.results.jsonl import Results, Writer
@@ -55,13 +55,13 @@ class Arguments:
     memory_limit: float | None
     shrink_seconds: float  # for each failure; 0: failures are not shrunk
     fail_on: Grade | None = None
-    strict: bool = False  # --strict together with another --fail-on
+    strict: bool = False
     verbose: bool = False  # a line for each verdict
 
     def __post_init__(self) -> None:
         """Refuse options that exclude each other."""
-        if self.strict:
-            raise ConfigurationError("--strict means --fail-on imprecise; leave out one of the two")
+        if self.strict and self.fail_on:
+            raise ConfigurationError("--strict and --fail-on exclude each other")
         if self.quick and self.full:
             raise ConfigurationError("--quick and --full exclude each other")
         if self.resume and (self.out or self.record):
@@ -159,7 +159,7 @@ def _prepare(arguments: Arguments) -> Run:
             waivers=request.waivers.entries,
             engine=arguments.engine,
             subject_files=session.file_digests(subjects, registry.subjects),
-            fail_on=arguments.fail_on or settings.fail_on or "wrong",
+            fail_on=STRICT if arguments.strict else arguments.fail_on or settings.fail_on or DEFAULT,
             mutants=registry.mutants.values(),
         )
     )
@@ -212,9 +212,10 @@ def _wrong_ops(run: Run) -> WrongOps:
 def _judge(run: Run, screen: Screen, failures: Failures, wrong_ops: WrongOps) -> session.Tally:
     """Judge the remaining cases; diagnose wrong ops and shrink failures before the summary is written."""
 
-    def before_summary() -> None:
-        wrong_ops.record(screen.all_judged)
+    def before_summary() -> frozenset[tuple[str, str]]:
+        differing = wrong_ops.record(screen.all_judged)
         failures.record(screen.all_judged)
+        return differing
 
     complete = run.resumed is not None and run.resumed.complete
     with engines.opened(run.arguments.engine, run.registry) as engine, screen:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import typer
 
-from gates.model import Grade, Subject, Verdict, failing
+from gates.model import DEFAULT, Grade, Subject, Verdict, failing
 from gates.report import smallest
 from gates.report.progress import Elapsed, console
 from gates.results.escape import one_line, visible
@@ -29,7 +29,7 @@ class Failures:
     writer: Writer
     silent: bool
     budget_s: float  # seconds for each failure; 0: nothing is shrunk or kept
-    fail_on: Grade = "wrong"  # milder failures are not shrunk
+    fail_on: Grade = DEFAULT  # milder failures are not shrunk
     verdicts: list[Verdict] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -10,6 +10,7 @@ from gates.report.progress import Elapsed, console
 from gates.results.escape import one_line
 from gates.results.jsonl import Writer
 from gates.results.records import DiagnosisRecord
+from gates.run.differing import differing
 from gates.run.plan import Options, PlannedCase
 
 
@@ -37,12 +38,15 @@ class WrongOps:
         """Keep the verdicts that a definition does not hold."""
         self.verdicts += [v for v in verdicts if v.status == "wrong" and v.level == "definition"]
 
-    def record(self, all_judged: Callable[[], None]) -> None:
-        """Diagnose every wrong op and write a line for each; Ctrl-C ends the search and keeps the lines so far."""
+    def record(self, all_judged: Callable[[], None]) -> frozenset[tuple[str, str]]:
+        """Diagnose every wrong op and write a line for each; Ctrl-C ends the search and keeps the lines so far.
+
+        Return subjects and ops that make another known choice.
+        """
         done = {(record.subject, record.op) for record in self.records}
         left = [verdict for verdict in self.verdicts if (verdict.subject, verdict.op) not in done]
         if not left:
-            return
+            return differing(self.records)
         from gates.diagnosis.collect import Diagnoser
 
         diagnoser = Diagnoser(self.cases, self.options)
@@ -57,4 +61,5 @@ class WrongOps:
                     self.writer.write(record)
                     elapsed.now(one_line(f"what the wrong ops compute: {record.subject} · {record.op}"))
             except KeyboardInterrupt:
-                return
+                pass
+        return differing(self.records)

@@ -19,9 +19,12 @@ docs/recorded-steps.md has the format, and the lines that write it from TRL, ver
 def judge(
     step: Annotated[Path, typer.Argument(metavar="STEP", help="A recorded step: a safetensors file.")],
     fail_on: Annotated[
-        FailOn, typer.Option("--fail-on", help="The mildest grade that fails: wrong, fragile or imprecise.")
-    ] = "wrong",
-    strict: Annotated[bool, typer.Option("--strict", help="As --fail-on imprecise.")] = False,
+        FailOn,
+        typer.Option(
+            "--fail-on", help="The mildest grade that fails: wrong, differs, raises (default), fragile or imprecise."
+        ),
+    ] = "raises",
+    strict: Annotated[bool, typer.Option("--strict", help="Every grade but correct fails.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Judge a recorded training step: advantages, loss, gradient, metrics, and the drift of its sampler.
@@ -32,6 +35,7 @@ def judge(
     import json
     import time
 
+    from gates.model import STRICT
     from gates.recorded.judge import judged
     from gates.report import recorded
     from gates.report.progress import Elapsed, console
@@ -42,7 +46,7 @@ def judge(
     with Elapsed(console(stderr=True), wanted=not as_json) as elapsed:
         elapsed.start(one_line(step.name))
         file, findings = judged(step, lambda quantity: elapsed.now(one_line(f"{step.name}: {quantity}")))
-    code = recorded.exit_code(findings, "imprecise" if strict else fail_on)
+    code = recorded.exit_code(findings, STRICT if strict else fail_on)
     if as_json:
         typer.echo(json.dumps(recorded.record(file.name, str(step), findings, code), indent=2, ensure_ascii=False))
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gates.cli import setup
 from gates.cli.diagnoses import WrongOps
-from gates.model import DEFINITIONS, Verdict
+from gates.model import DEFAULT, DEFINITIONS, Verdict
 from gates.report import diagnosis
 from gates.report.grades import Grades, OpGrade
 from gates.report.progress import Bar, console
@@ -97,7 +97,7 @@ def _grades(
     setup.batch_scheduling()
     writer = setup.writer("check", None, record=False)
     mutants = registry.mutants.values()
-    info = RunInfo("check", sys.argv[1:], gates, subjects, options, len(cases), fail_on="wrong", mutants=mutants)
+    info = RunInfo("check", sys.argv[1:], gates, subjects, options, len(cases), fail_on=DEFAULT, mutants=mutants)
     writer.write(session.header(info))
     collected, wrong_ops = Grades(), WrongOps(cases, options, writer, silent=True)
     try:

@@ -5,6 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 CheckFormat = Literal["text", "md", "json", "jsonl", "junit", "github"]
-FailOn = Literal["wrong", "fragile", "imprecise"]
+FailOn = Literal["wrong", "differs", "raises", "fragile", "imprecise"]
 ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "github", "html"]
 InitFramework = Literal["torch", "mlx"]

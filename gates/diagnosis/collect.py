@@ -97,7 +97,7 @@ def _diagnosed(
             best is None or (diagnosed.named and best.diagnosis.words in diagnosed.diagnosis.words)
         ):
             best = diagnosed
-    return None if best is None else record(best, seconds=time.monotonic() - start)
+    return None if best is None else record(program, best, seconds=time.monotonic() - start)
 
 
 def _of_case(program: Program, worker: Worker, verdict: Verdict, case: PlannedCase) -> _DiagnosedCase | None:
@@ -114,7 +114,15 @@ def _settings(planned: PlannedCase) -> int:
     return sum(choice is not None and choice is not False for choice in planned.case.conventions.values())
 
 
-def record(case: _DiagnosedCase, *, seconds: float) -> DiagnosisRecord:
+def declaration(program: Program, diagnosis: Diagnosis) -> str:
+    """Return what a subject has to declare to be asked what it computes; empty if no declaration says it."""
+    if diagnosis.kind != "convention" or not diagnosis.changes.keys() <= program.declares.keys():
+        return ""
+    words = [program.declares[name].get(choice, "") for name, choice in diagnosis.changes.items()]
+    return ", ".join(words) if all(words) else ""
+
+
+def record(program: Program, case: _DiagnosedCase, *, seconds: float) -> DiagnosisRecord:
     """Return a diagnosis as a line of a results file."""
     diagnosis, verdict = case.diagnosis, case.verdict
     return DiagnosisRecord(
@@ -124,6 +132,7 @@ def record(case: _DiagnosedCase, *, seconds: float) -> DiagnosisRecord:
         case=verdict.case,
         kind=diagnosis.kind,
         computes=diagnosis.words if diagnosis.kind in NAMED else "",
+        declare=declaration(program, diagnosis),
         where=diagnosis.where,
         rho=diagnosis.rho,
         next_rho=diagnosis.next_rho,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ class Diagnosis:
         rho: the largest error of the named candidate, in its limits.
         next_rho: the same, or a lower bound of it, for the nearest candidate of another meaning.
         tried: number of candidates compared.
+        changes: the choices that a named convention makes instead of those asked.
     """
 
     kind: Kind
@@ -37,6 +38,7 @@ class Diagnosis:
     rho: float = float("nan")
     next_rho: float = float("nan")
     tried: int = 0
+    changes: Choices = field(default_factory=dict)
 
 
 def diagnose(
@@ -111,7 +113,8 @@ def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis 
     if best.scale != 1.0:
         return Diagnosis("scaled", _times(best), rho=rho, next_rho=following, tried=tried)
     kind: Kind = "convention" if all(edit.convention for edit in best.edits) else "mistake"
-    return Diagnosis(kind, best.sentence, rho=rho, next_rho=following, tried=tried)
+    changes = {name: choice for edit in best.edits for name, choice in edit.changes.items()}
+    return Diagnosis(kind, best.sentence, rho=rho, next_rho=following, tried=tried, changes=changes)
 
 
 def _times(candidate: Candidate) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gates.families.program import Choices, Edit
 
@@ -41,3 +42,8 @@ def numbers(
     value = asked[choice]
     if value is not None:
         yield from (Edit(f"{symbol} {x:g}", {choice: x}, convention, f"{value:g}") for x in sizes if x != value)
+
+
+def declarations(convention: str, values: Iterable[Any]) -> dict[Any, str]:
+    """Return how a subject declares each value of a convention: `ddof=(0,)`."""
+    return {value: f"{convention}=({value!r},)" for value in values}

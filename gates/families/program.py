@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,7 @@ class Program:
         pairs: whether two edits at once are tried; False where each costs a gradient.
         examples: yields the calls that `gates identify` tries, given a case's call, such as one with every constant; the
             first that the subject answers is used.
+        declares: of each choice that a subject may declare, the declaration of each value (`aggregation=("row-mean",)`).
     """
 
     op: str
@@ -99,6 +100,7 @@ class Program:
     presets: Callable[[Choices], Iterable[Edit]] = lambda choices: ()  # noqa: ARG005
     pairs: bool = True
     examples: Callable[[Inputs], Iterable[Inputs]] = lambda inputs: (inputs,)
+    declares: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import typer
 
 from gates.cli import project, seeds, setup
 from gates.errors import FaultError
-from gates.model import FAILURES, NOT_JUDGED, ConfigurationError, Grade, Verdict, failing
+from gates.model import DEFAULT, FAILURES, NOT_JUDGED, STRICT, ConfigurationError, Grade, Verdict, failing
 from gates.registry import load
 from gates.report.labels import shown
 from gates.results.escape import one_line
@@ -78,9 +78,7 @@ class Judge:
         order = {subject.name: position for position, subject in enumerate(subjects)}
         self.waivers = request.waivers
         self.requirements = request.requirements
-        self.fail_on: Grade = (
-            "imprecise" if strict else option("--gates-fail-on") or request.settings.fail_on or "wrong"
-        )
+        self.fail_on: Grade = STRICT if strict else option("--gates-fail-on") or request.settings.fail_on or DEFAULT
         self.cases = sorted(plan(request.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
         self.workers = SubjectWorkers(Options(seed=seed, quick=quick, model=model))
         self.drawn = seed if isinstance(seed, seeds.Drawn) else None

@@ -41,7 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--gates-fail-on",
-        choices=("wrong", "fragile", "imprecise"),
+        choices=("wrong", "differs", "raises", "fragile", "imprecise"),
         help="The mildest grade that fails; a milder one passes with a warning. Default: that of [tool.gates], else wrong.",
     )
     group.addoption("--gates-strict", action="store_true", help="The same as --gates-fail-on=imprecise.")

@@ -10,8 +10,17 @@ import numpy as np
 from gates.arithmetic.number import FACTOR, UNIT, Number
 from gates.model import Array
 
-Status = Literal["correct", "imprecise", "fragile", "wrong", "cannot tell", "unsupported", "finding"]
-ORDER: tuple[Status, ...] = ("wrong", "fragile", "imprecise", "cannot tell", "correct", "finding", "unsupported")
+Status = Literal["correct", "imprecise", "fragile", "differs", "wrong", "cannot tell", "unsupported", "finding"]
+ORDER: tuple[Status, ...] = (
+    "wrong",
+    "differs",
+    "fragile",
+    "imprecise",
+    "cannot tell",
+    "correct",
+    "finding",
+    "unsupported",
+)
 DECISIVE = 1_000  # tokens: with more, a loss alone does not reveal a shifted mask
 
 

@@ -13,7 +13,7 @@ from gates.results.records import HeaderRecord, VerdictRecord
 
 Kind = Literal["new failure", "worse", "better", "fixed", "changed", "new", "gone"]
 KINDS: tuple[Kind, ...] = ("new failure", "worse", "better", "fixed", "changed", "new", "gone")
-BAD = (*GRADES[1:], "timeout", "departs", "error")
+BAD = (*GRADES[2:], "timeout", "departs", "error")  # hardening costs no grade
 SETTINGS = ("seed", "quick", "full", "fail_on", "model", "tool", "numpy", "blas", "python")  # what else may matter
 
 Names = tuple[str, str, str]  # subject, gate, case

@@ -11,7 +11,8 @@ def words(diagnosis: DiagnosisRecord | None) -> str:
         return ""
     if diagnosis.computes:
         verb = "" if diagnosis.kind == "ambiguous" else "computes: "
-        return f"{verb}{diagnosis.computes}"
+        meant = f"; declare {diagnosis.declare} if it is meant" if diagnosis.declare else ""
+        return f"{verb}{diagnosis.computes}{meant}"
     if diagnosis.kind == "as asked":
         return "computes what is asked on ordinary inputs: the difference lies in what these cases add"
     return f"computes nothing that is known; {diagnosis.where}" if diagnosis.where else "computes nothing that is known"

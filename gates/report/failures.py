@@ -13,7 +13,18 @@ from gates.report.labels import shown
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 
-ORDER = ("error", "timeout", "wrong", "fragile", "imprecise", "departs", "waived")
+ORDER = (
+    "error",
+    "timeout",
+    "wrong",
+    "differs",
+    "raises",
+    "fragile",
+    "imprecise",
+    "departs",
+    "waived",
+    "hardening",
+)
 LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure without a number
 
 

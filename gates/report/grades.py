@@ -12,14 +12,27 @@ from gates.model import NOT_JUDGED, Verdict, worst
 from gates.report.failures import severity
 from gates.report.labels import DEPARTS, shown
 from gates.results.jsonl import Results
-from gates.results.records import VerdictRecord
+from gates.results.records import DiagnosisRecord, VerdictRecord
+from gates.run.differing import differing
 
 AnyVerdict = Verdict | VerdictRecord
 Catalogue = Mapping[str, Collection[str]]  # of each gate the mutants that it catches, as a run's header records them
 UNKNOWN: Catalogue = MappingProxyType({})  # of a run from before headers recorded them
 Rank = tuple[int, bool, float, str, str]
-ORDER = ("wrong", "fragile", "imprecise", "timeout", "error", DEPARTS, "waived", "correct")  # of rows
-LEVELS = ("definition", "law", "rule", "robustness", "precision")  # the first explains most
+ORDER = (  # of rows
+    "wrong",
+    "differs",
+    "raises",
+    "fragile",
+    "imprecise",
+    "timeout",
+    "error",
+    DEPARTS,
+    "waived",
+    "correct",
+    "hardening",
+)
+LEVELS = ("definition", "law", "rule", "robustness", "precision", "hardening")  # the first explains most
 EVERY = "every op"  # of a subject that did not start
 
 
@@ -30,12 +43,18 @@ class OpGrade:
     subject: str
     op: str
     status: str  # one of ORDER
-    cases: int  # that were judged
+    cases: int  # that were judged, without those at level hardening that do not hold
     like: int  # of them with this status
     left: int  # cases that were not judged
     gates: tuple[str, ...]  # that judged it
     mutants: frozenset[str]  # that these gates catch; empty: the run did not record them
     verdict: AnyVerdict  # one with this status: the reason that counts
+    hardening: tuple[int, int] = (0, 0)  # cases at this level that hold, and all of them
+    raising: tuple[int, str, str] = (
+        0,
+        "",
+        "",
+    )  # exceptions that cost no grade: number, the most common one, a case with it
 
     @property
     def count(self) -> str:
@@ -57,6 +76,8 @@ class OpGrade:
             "cases": self.cases,
             "of_this_grade": self.like,
             "not_judged": self.left,
+            "hardening": {"hold": self.hardening[0], "cases": self.hardening[1]},
+            "raising": {"cases": self.raising[0], "reason": self.raising[1], "case": self.raising[2]},
             "gates": list(self.gates),
             "mutants": len(self.mutants) or None,
             "gate": self.verdict.gate,
@@ -74,6 +95,10 @@ class _OpVerdicts:
     ranks: dict[str, Rank] = field(default_factory=dict)  # of those verdicts
     gates: set[str] = field(default_factory=set)
     mutants: set[str] = field(default_factory=set)  # that these gates catch
+    hardening: Counter[bool] = field(default_factory=Counter)  # of the cases at this level, which hold
+    raising: Counter[str] = field(default_factory=Counter)  # exceptions that cost no grade
+    raised_in: dict[str, str] = field(default_factory=dict)  # of each exception the first case
+    levels: set[str] = field(default_factory=set)  # of wrong verdicts
 
 
 @dataclass(slots=True)
@@ -81,12 +106,15 @@ class Grades:
     """Collects verdicts without mutants, one by one: it holds one verdict for each op and status."""
 
     left: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # not judged: subject, status, reason
+    differing: frozenset[tuple[str, str]] = frozenset()  # subjects and wrong ops that make another known choice
     _ops: dict[tuple[str, str], _OpVerdicts] = field(default_factory=lambda: defaultdict(_OpVerdicts))
 
     @classmethod
-    def of(cls, verdicts: Iterable[AnyVerdict], mutants: Catalogue = UNKNOWN) -> Grades:
+    def of(
+        cls, verdicts: Iterable[AnyVerdict], mutants: Catalogue = UNKNOWN, diagnoses: Iterable[DiagnosisRecord] = ()
+    ) -> Grades:
         """Return the grades of the verdicts of one run."""
-        grades = cls()
+        grades = cls(differing=differing(diagnoses))
         for verdict in verdicts:
             grades.add(verdict, mutants)
         return grades
@@ -96,6 +124,7 @@ class Grades:
         """Return the grades of the unmutated subjects of recorded runs."""
         grades = cls()
         for run in runs:
+            grades.differing |= differing(run.diagnoses)
             for verdict in run.judged:
                 grades.add(verdict, run.header.mutants)
         return grades
@@ -108,6 +137,13 @@ class Grades:
         if verdict.status in NOT_JUDGED:
             self.left[verdict.subject, verdict.status, verdict.reason] += 1
             return
+        if verdict.status == "hardening" and verdict.cause == "raised":
+            op.raising[verdict.reason] += 1
+            op.raised_in.setdefault(verdict.reason, f"{verdict.gate} · {verdict.case}")
+        elif verdict.level == "hardening":
+            op.hardening[verdict.status != "hardening"] += 1
+        if verdict.status == "wrong":
+            op.levels.add(verdict.level)
         op.gates.add(verdict.gate)
         op.mutants.update(mutants.get(verdict.gate, ()))
         rank = _rank(verdict)
@@ -143,18 +179,25 @@ class Grades:
         return [(op, [grades.get((op, subject)) for subject in sorted(self.subjects)]) for op in names]
 
     def _grade(self, subject: str, op: str, verdicts: _OpVerdicts) -> OpGrade:
-        status = _worst(verdicts.first)
-        cases = sum(count for name, count in verdicts.counts.items() if name not in NOT_JUDGED)
+        worst_shown = _worst(verdicts.first)
+        known = (subject, op) in self.differing and verdicts.levels == {"definition"}
+        judged = sum(count for name, count in verdicts.counts.items() if name not in NOT_JUDGED)
+        raising = verdicts.raising.most_common(1)
         return OpGrade(
             subject=subject,
             op=op,
-            status=status,
-            cases=cases,
-            like=verdicts.counts[status],
-            left=verdicts.counts.total() - cases,
+            status="differs" if worst_shown == "wrong" and known else worst_shown,
+            cases=judged if worst_shown == "hardening" else judged - verdicts.counts["hardening"],
+            like=verdicts.counts[worst_shown],
+            left=verdicts.counts.total() - judged,
             gates=tuple(sorted(verdicts.gates)),
             mutants=frozenset(verdicts.mutants),
-            verdict=verdicts.first[status],
+            verdict=verdicts.first[worst_shown],
+            hardening=(verdicts.hardening[True], verdicts.hardening.total()),
+            raising=(
+                verdicts.raising.total(),
+                *((raising[0][0], verdicts.raised_in[raising[0][0]]) if raising else ("", "")),
+            ),
         )
 
 

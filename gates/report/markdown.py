@@ -22,10 +22,13 @@ TITLES = {
     "error": "Errors of the judge",
     "timeout": "Out of time",
     "wrong": "Wrong",
+    "differs": "Another choice",
+    "raises": "Raises",
     "fragile": "Fragile",
     "imprecise": "Imprecise",
     "departs": "Documented deviations from the definition",
     "waived": "Waived",
+    "hardening": "Hardening: input that no pipeline produces, or a layout that it does not take",
 }
 BOLD = ("wrong", "timeout", "error")
 CASES = "Beside a pass stand the cases judged."

@@ -13,6 +13,8 @@ from gates.run.calibration_summary import counts as counted
 
 STATUSES = (
     "wrong",
+    "differs",
+    "raises",
     "fragile",
     "imprecise",
     "timeout",
@@ -20,6 +22,7 @@ STATUSES = (
     DEPARTS,
     "waived",
     "correct",
+    "hardening",
     "skipped",
     "unsupported",
     "not asked",

@@ -30,8 +30,11 @@ from gates.results.records import (
 
 STATUSES = (
     "correct",
+    "hardening",
     "imprecise",
     "fragile",
+    "raises",
+    "differs",
     "wrong",
     "timeout",
     "departs",

@@ -20,6 +20,9 @@ STYLES = {
     "correct": "green",
     "imprecise": "cyan",
     "fragile": "yellow",
+    "raises": "yellow",
+    "differs": "blue",
+    "hardening": "dim",
     "wrong": "bold red",
     "timeout": "bold red",
     "not asked": "dim",
@@ -131,10 +134,10 @@ def judged(counts: Mapping[str, int]) -> tuple[str | None, str]:
     if not any(counts.values()):
         return None, "·"
     total = sum(count for status, count in counts.items() if status not in NOT_JUDGED)
-    for status in ("error", "timeout", "wrong", "fragile", "imprecise", "departs"):
+    for status in ("error", "timeout", "wrong", "differs", "raises", "fragile", "imprecise", "departs"):
         if counts.get(status):
             return status, f"{status.upper()} {counts[status]} of {total}"
-    for status in ("waived", "correct"):
+    for status in ("waived", "correct", "hardening"):
         if counts.get(status):
             return status, f"{status} {counts[status]}" + ("" if counts[status] == total else f" of {total}")
     worst = next(status for status in sorted(NOT_JUDGED) if counts.get(status))

@@ -19,7 +19,7 @@ from gates.results.escape import one_line
 STATUS = 13  # columns of the word for a status
 NAME = 26  # columns of a quantity's name
 REASON = 4  # lines at most
-LOUD = frozenset(("wrong", "fragile", "imprecise", "cannot tell"))
+LOUD = frozenset(("wrong", "differs", "fragile", "imprecise", "cannot tell"))
 STYLE = {**STYLES, "cannot tell": "yellow", "finding": "blue", "unsupported": "dim"}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.cells import cell_len
 from rich.text import Text
 
-from gates.model import FAILURES, GRADES, Grade, failing
+from gates.model import DEFAULT, FAILURES, GRADES, STRICT, Grade, failing
 from gates.report import diagnosis, not_judged, smallest
 from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, counted_mutants, totals
 from gates.report.labels import DEPARTS, NOTHING
@@ -23,6 +23,9 @@ STYLES = {
     "correct": "green",
     "imprecise": "cyan",
     "fragile": "yellow",
+    "raises": "yellow",
+    "differs": "blue",
+    "hardening": "dim",
     "wrong": "bold red",
     "timeout": "bold red",
     DEPARTS: "red",
@@ -50,18 +53,19 @@ class Ended:
     smallest: Mapping[tuple[str, str], CounterexampleRecord] = field(default_factory=dict)  # by subject and op
     problems: Sequence[str] = ()
     seconds: float | None = None
-    fail_on: Grade = "wrong"
+    fail_on: Grade = DEFAULT
     exit_code: int | None = None  # None: the run did not end
     state: str = ""
     notes: Sequence[str] = ()  # lines before the path of the results
     diagnoses: Mapping[tuple[str, str], DiagnosisRecord] = field(default_factory=dict)  # by subject and op
+    unasked: Sequence[str] = ()  # sentences on ops that a subject provides and no case judged
 
 
 def of(run: Results) -> Ended:
     """Return what the screen shows of a recorded run."""
     judged = run.judged
     return Ended(
-        Grades.of(judged, run.header.mutants),
+        Grades.of(judged, run.header.mutants, run.diagnoses),
         run.path,
         {record.subject: record.versions for record in run.subjects},
         by_op(run.counterexamples, judged),
@@ -71,6 +75,7 @@ def of(run: Results) -> Ended:
         run.summary.exit_code if run.summary else None,
         run.state,
         diagnoses={(record.subject, record.op): record for record in run.diagnoses},
+        unasked=run.summary.unasked if run.summary else (),
     )
 
 
@@ -96,23 +101,36 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     if len(judged) == 1:
         ((subject, grades),) = judged.items()
         head, rows = _head(run, subject, grades, width, alone=True), _rows(run, grades, width, ROWS)
-        beside = [*_correct(grades, width), *_left(run, subject, width), *absent]
+        beside = [*_correct(grades, width), *_hardening(grades, width), *_left(run, subject, width), *absent]
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
         return [*head, *rows, *beside, *last] if fits else [*head, *beside, *rows, *last]
-    good = sorted(name for name, grades in judged.items() if not _badness(grades))
+    good = sorted(name for name, grades in judged.items() if _badness(grades) <= 1)
     bad = sorted((name for name in judged if name not in good), key=lambda name: (_badness(judged[name]), name))
     room = max(2, 2 * ROWS // max(1, len(bad)))
     body = [line for name in good for line in _head(run, name, judged[name], width, alone=False)]
     body += [*absent, *(_left_of_all(run, width) if judged else ())]
     for name in bad:
         body += [*_head(run, name, judged[name], width, alone=False), *_rows(run, judged[name], width, room)]
+        body += _hardening(judged[name], width)
     return [*body, *end(run, width)]
 
 
 def _badness(grades: Sequence[OpGrade]) -> int:
     """Return a number by which subjects are ordered, the one with the worst grade last."""
-    order = ("correct", "waived", "imprecise", "fragile", DEPARTS, "error", "timeout", "wrong")
+    order = (
+        "correct",
+        "hardening",
+        "waived",
+        "imprecise",
+        "fragile",
+        "raises",
+        DEPARTS,
+        "error",
+        "timeout",
+        "differs",
+        "wrong",
+    )
     return max((order.index(grade.status) for grade in grades), default=0)
 
 
@@ -157,7 +175,7 @@ def strength(grades: Sequence[OpGrade]) -> str:
 
 def _rows(run: Ended, grades: Sequence[OpGrade], width: int, room: int) -> list[Text]:
     """Return a row for each op that is not correct, the worst first; the names of those beyond `room`."""
-    bad = [grade for grade in grades if grade.status != "correct"]
+    bad = [grade for grade in grades if grade.status not in {"correct", "hardening"}]
     name = min(NAME, max((cell_len(one_line(grade.op)) for grade in bad[:room]), default=0))
     texts = [line for grade in bad[:room] for line in _row(run, grade, name, width)]
     for status in dict.fromkeys(grade.status for grade in bad[room:]):
@@ -234,6 +252,24 @@ def _in_short(right: Sequence[OpGrade], grades: Sequence[OpGrade]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def _hardening(grades: Sequence[OpGrade], width: int) -> list[Text]:
+    """Return what costs no grade: input that no pipeline produces, and layouts that raise."""
+    texts = []
+    failing_ops = [grade for grade in grades if grade.hardening[0] < grade.hardening[1]]
+    if failing_ops:
+        held, asked = (sum(grade.hardening[i] for grade in grades) for i in (0, 1))
+        names = ", ".join(one_line(grade.op) for grade in failing_ops[:FEW])
+        more = f" and {len(failing_ops) - FEW} more" if len(failing_ops) > FEW else ""
+        words = f"{held} of {asked} cases hold, on input that no pipeline produces; not {names}{more} (-v, --strict)"
+        texts += _block("hardening", sentence(words, width - len(MARGIN) - STATUS))
+    for grade in sorted((grade for grade in grades if grade.raising[0]), key=lambda grade: -grade.raising[0])[:FEW]:
+        count, reason_, case = grade.raising
+        words = f"in {count} {'case' if count == 1 else 'cases'} that is not plain, such as {case}: {reason_}"
+        words = words if count == 1 else words.replace("that is not", "that are not")
+        texts += _block("raises", sentence(one_line(words), width - len(MARGIN) - STATUS, REASON))
+    return texts
+
+
 def _left(run: Ended, subject: str, width: int) -> list[Text]:
     """Return how much of a single subject was not judged, and where to read more."""
     parts = not_judged.counted(run.grades.left, subject)
@@ -273,6 +309,9 @@ def end(run: Ended, width: int, *, time: bool = True) -> list[Text]:
     ending_lines = [line for words in run.problems[:MOST_PROBLEMS] for line in sentence(one_line(words), width)]
     if more > 0:
         ending_lines.append(f"and {more} more such (-v)")
+    ending_lines += [line for words in run.unasked[:MOST_PROBLEMS] for line in sentence(one_line(words), width, REASON)]
+    if len(run.unasked) > MOST_PROBLEMS:
+        ending_lines.append(f"and {len(run.unasked) - MOST_PROBLEMS} more that were not judged (-v)")
     ending_lines += [line for words in (*_explained(run), *run.notes) for line in sentence(one_line(words), width)]
     ending_lines.append(one_line(f"results: {run.path}"))
     last = ending(run, run.grades.grades())
@@ -303,11 +342,12 @@ def ending(run: Ended, grades: Sequence[OpGrade]) -> str:
     if run.problems:
         words.append(f"{len(run.problems)} {'requirement' if len(run.problems) == 1 else 'requirements'} unmet")
     if run.exit_code == NOTHING:
-        words = ["nothing was judged"]
+        nothing = f"{len(run.unasked)} {'op' if len(run.unasked) == 1 else 'ops'} of the subject not judged"
+        words = [nothing if grades else "nothing was judged"]
     if not words:
         words = [f"all {counts['correct']} correct" if len(counts) == 1 and "correct" in counts else "nothing wrong"]
         mild = [f"{count} {status}" for status, count in counts.items() if status in {*GRADES[1:], "waived"}]
         if mild:
             words[0] += f", {' and '.join(mild)}"
-            words[0] += " (--strict fails on these)" if run.fail_on != "imprecise" else ""
+            words[0] += " (--strict fails on these)" if run.fail_on != STRICT else ""
     return f"exit {run.exit_code}: {', '.join(words)}"

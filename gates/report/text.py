@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from gates.config.format_names import CheckFormat
-from gates.model import FAILURES, NOT_JUDGED, Grade, Verdict
+from gates.model import DEFAULT, FAILURES, NOT_JUDGED, Grade, Verdict
 from gates.report import screen
 from gates.report.grades import UNKNOWN, Catalogue, Grades
 from gates.report.plain import holes, table, verdict_line
@@ -34,7 +34,7 @@ class Screen:
         form: CheckFormat = "text",
         *,
         verbose: bool = False,
-        fail_on: Grade = "wrong",
+        fail_on: Grade = DEFAULT,
         mutants: Catalogue = UNKNOWN,
     ) -> None:
         self.form = form
@@ -83,7 +83,10 @@ class Screen:
             self.dead.add(verdict.subject)
 
     def _so_far(self) -> str:
-        counts = [f"{self.counts[status]} {status}" for status in ("wrong", "fragile", "imprecise", "timeout", "error")]
+        counts = [
+            f"{self.counts[status]} {status}"
+            for status in ("wrong", "raises", "fragile", "imprecise", "timeout", "error")
+        ]
         return ", ".join(words for words in counts if not words.startswith("0 ")) or "none wrong"
 
     def all_judged(self) -> None:
@@ -105,7 +108,7 @@ class Screen:
     ) -> None:
         """Print the screen, with `verbose` the tables before it; of a document, on stderr, only where the results are."""
         ended = screen.Ended(
-            Grades.of(self.verdicts, self.mutants),
+            Grades.of(self.verdicts, self.mutants, diagnoses),
             path,
             {name: hello.versions for name, hello in tally.hellos.items()},
             screen.by_op(smallest, (v for v in self.verdicts if v.status in FAILURES)),
@@ -115,6 +118,7 @@ class Screen:
             tally.exit_code(),
             notes=notes,
             diagnoses={(record.subject, record.op): record for record in diagnoses},
+            unasked=tally.unasked,
         )
         if self.form not in LIVE:
             for line in screen.end(ended, columns()):

@@ -80,11 +80,14 @@ class Integrity:
 
 def _exit_codes(record: SummaryRecord, fail_on: Grade) -> tuple[int, ...]:
     """Return the possible exit codes, by the rules of `gates.run.session.Tally`."""
-    if record.problems or any(record.counts.get(status) for status in failing(fail_on)):
+    if record.problems or any(record.counts.get(status) for status in failing(fail_on) - {"wrong"}):
         return (1,)
+    if record.counts.get("wrong"):
+        return (1,) if fail_on != "wrong" else (1, 0, 3, 4)  # wrong ops may make another known choice
     if record.counts.get("error"):
         return (4,)
-    return (0,) if any(record.counts.get(status) for status in HELD_BY) else (3,)
+    measured = any(record.counts.get(status) for status in HELD_BY)
+    return (3,) if record.unasked or not measured else (0,)
 
 
 def holds(a: float, relation: Relation, b: float) -> bool:

@@ -277,6 +277,7 @@ class DiagnosisRecord(StrictRecord):
     case: str = Field(description="whose settings and layout the designed inputs have")
     kind: Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
     computes: str = Field(description="in words; empty where nothing is known")
+    declare: str = Field("", description="of another known choice: the declaration with which it is what is asked")
     where: str = Field("", description="where it differs, if nothing is known")
     rho: Number = Field(description="the largest error of what is named, in its own limits")
     next_rho: Number = Field(description="that of the nearest other definition, or a number that it is not below")
@@ -384,6 +385,9 @@ class SummaryRecord(StrictRecord):
     seconds: Number
     exit_code: int
     problems: list[str] = Field(default=[], description="what fails the run beside its verdicts")
+    unasked: list[str] = Field(
+        default=[], description="ops that a subject provides and no case judged, with the reason"
+    )
 
 
 Record = Annotated[

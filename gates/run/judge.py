@@ -15,6 +15,7 @@ from gates.model import (
     GRADE_OF,
     GRADES,
     Evidence,
+    Grade,
     Level,
     Outcome,
     Provided,
@@ -30,6 +31,7 @@ from gates.registry import REGISTRY
 from gates.run.choices import chosen
 from gates.run.inputs import drawn, with_model
 from gates.run.oracle_cache import Answers, OracleCache
+from gates.run.plain import plain
 from gates.run.plan import Options, PlannedCase, seed_of
 from gates.run.trial import Caller, OracleError, RunningTrial, Scratch
 from gates.worker.process import Hello, WorkerError
@@ -106,12 +108,12 @@ def judge(
     except UnsupportedError as error:
         status, cause, reason = "unsupported", "lacking", str(error)
     except SubjectFaultError as error:
-        status = "timeout" if error.cause == TIMEOUT else _fault(level)
+        status = "timeout" if error.cause == TIMEOUT else _fault(error.cause, level, plain(gate, planned.case, inputs))
         cause, reason = error.cause, str(error)
     except OracleError as error:
         status, cause, reason = "error", "oracle", str(error)
     except WorkerError as error:
-        status, cause, reason = "wrong", "start", f"subject did not start again: {error}"
+        status, cause, reason = "raises", "start", f"subject did not start again: {error}"
     except Exception as error:  # noqa: BLE001  any exception of a gate is the gate's error, and the run continues
         status, cause, reason = "error", "gate", _raised(error, f"{gate.id} · {planned.case.name}")
     if cause == "bound":  # only a wrong number can be deliberate, never an exception or a crash
@@ -141,9 +143,15 @@ def _raised(error: Exception, where: str) -> str:
     return f"the gate raised {type(error).__name__}: {error}"
 
 
-def _fault(level: Level) -> Status:
-    """Return the grade for an exception, a crash or a wrong shape; at level precision `fragile`, not `imprecise`."""
-    return GRADE_OF["robustness" if level == "precision" else level]
+def _fault(cause: str, level: Level, is_plain: bool) -> Grade:  # noqa: FBT001
+    """Return the grade for an exception, a crash or a wrong shape; an exception is never a wrong formula.
+
+    An exception outside plain cases costs no grade. At level precision a crash is `fragile`, not `imprecise`.
+    """
+    if cause == "raised":
+        return "raises" if is_plain else "hardening"
+    grade = GRADE_OF["robustness" if level == "precision" else level]
+    return "raises" if cause == "crashed" and grade == "wrong" else grade
 
 
 def _decide(evidence: list[Evidence], level: Level) -> tuple[Status, Level, str, str]:

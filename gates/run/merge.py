@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,9 +10,11 @@ from pathlib import Path
 from gates.model import STATUSES, ConfigurationError
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, HeaderRecord, PartRecord, PlanRecord, Record, SummaryRecord
+from gates.run.differing import differing
 from gates.run.plan import Names
 from gates.run.session import FAILED, Tally
 from gates.run.shards import digest, without
+from gates.run.unasked import provided
 from gates.run.waivers import Waivers
 
 SAME = (
@@ -180,7 +181,12 @@ def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
 
 def _summary(parts: Sequence[Results]) -> SummaryRecord:
     fail_on = parts[0].header.fail_on
-    tally = Tally(Counter(verdict.status for run in parts for verdict in run.verdicts), fail_on=fail_on)
+    tally = Tally(fail_on=fail_on)
+    for run in parts:
+        tally.provides.update(provided(run.subjects))
+        tally.differing |= differing(run.diagnoses)
+        for verdict in run.verdicts:
+            tally.add(verdict)
     summaries = [run.summary for run in parts if run.summary]
     failed = any(summary.exit_code == FAILED for summary in summaries)  # a shard did not meet a requirement
     problems = dict.fromkeys(problem for summary in summaries for problem in summary.problems) | dict.fromkeys(
@@ -191,6 +197,7 @@ def _summary(parts: Sequence[Results]) -> SummaryRecord:
         seconds=round(sum(summary.seconds for summary in summaries), 3),
         exit_code=FAILED if failed or problems else tally.exit_code(),
         problems=list(problems),
+        unasked=tally.unasked,
     )
 
 

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,12 +16,15 @@ import numpy as np
 
 from gates.errors import ExitCode
 from gates.model import (
+    DEFAULT,
     DEFINITIONS,
     STATUSES,
+    STRICT,
     ConfigurationError,
     Gate,
     Grade,
     Mutant,
+    Provided,
     Status,
     Subject,
     Verdict,
@@ -39,6 +42,7 @@ from gates.results.records import (
     PlanRecord,
     SubjectRecord,
     SummaryRecord,
+    VerdictRecord,
     WaiverRecord,
     verdict_record,
 )
@@ -47,6 +51,7 @@ from gates.run.execute import in_order
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase
 from gates.run.resume import Resumed
+from gates.run.unasked import Asked, provided
 from gates.run.waivers import Waivers
 from gates.worker.process import Hello
 
@@ -71,7 +76,7 @@ class Requirement:
             )
         return cls(name, pattern or None)
 
-    def unmet_by(self, verdict: Verdict) -> bool:
+    def unmet_by(self, verdict: Verdict | VerdictRecord) -> bool:
         """Whether this verdict shows that a requirement was not judged."""
         holes = {"skipped"} if self.gates is None else {"skipped", "unsupported"}
         return self.names(verdict.subject, verdict.gate) and verdict.status in holes
@@ -88,29 +93,60 @@ class Tally:
     """Counts of the verdicts so far, and further problems that fail the run."""
 
     counts: Counter[Status] = field(default_factory=Counter)
-    holes: list[Verdict] = field(default_factory=list)
+    holes: list[Verdict | VerdictRecord] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     hellos: dict[str, Hello] = field(default_factory=dict)  # the first handshake of each subject
-    fail_on: Grade = "wrong"  # the mildest grade that fails the run
+    fail_on: Grade = DEFAULT  # the mildest grade that fails the run
+    asked: Asked = field(default_factory=Asked)
+    provides: dict[str, Mapping[str, Provided]] = field(default_factory=dict)  # of each subject that started
+    partial: bool = False  # a shard cannot tell what the others asked
+    differing: frozenset[tuple[str, str]] = frozenset()  # subjects and wrong ops that make another known choice
+    wrong: set[tuple[str, str, str]] = field(default_factory=set)  # subject, op and level of wrong verdicts
 
-    def add(self, verdict: Verdict, requirements: Iterable[Requirement] = ()) -> None:
+    def add(self, verdict: Verdict | VerdictRecord, requirements: Iterable[Requirement] = ()) -> None:
         """Count a verdict."""
         self.counts[verdict.status] += 1
+        self.asked.add(verdict)
+        if verdict.status == "wrong":
+            self.wrong.add((verdict.subject, verdict.op, verdict.level))
         if any(requirement.unmet_by(verdict) for requirement in requirements):
             self.holes.append(verdict)
 
     @property
     def problems(self) -> list[str]:
         """A sentence for each problem that fails the run apart from its verdicts."""
-        return [*(f"required, but {hole.status}: {hole.where}: {hole.reason}" for hole in self.holes), *self.stale]
+        return [
+            *(f"required, but {x.status}: {x.subject} · {x.gate} · {x.case}: {x.reason}" for x in self.holes),
+            *self.stale,
+        ]
+
+    @property
+    def unasked(self) -> list[str]:
+        """A sentence for each op that a subject provides and that no case judged."""
+        every = [] if self.partial else sorted(self.provides.items())
+        return [text for name, provides in every for text in self.asked.sentences(name, provides)]
 
     def exit_code(self) -> int:
-        """Return 1 if a subject or a requirement failed, 4 if a gate or the oracle did, 3 if nothing was measured, else 0."""
-        if self.problems or any(self.counts[status] for status in failing(self.fail_on)):
+        """Return 1 if a subject or a requirement failed, 4 if a gate or the oracle did, else 0.
+
+        3 if nothing was measured, or nothing of an op that a subject provides.
+        """
+        fails = failing(self.fail_on) - ({"wrong"} if self._only_differs else set())
+        if self.problems or any(self.counts[status] for status in fails):
             return FAILED
         if self.counts["error"]:
             return FAULT
-        return HELD if any(self.counts[status] for status in HELD_BY) else NOTHING
+        measured = any(self.counts[status] for status in HELD_BY)
+        return HELD if measured and not self.unasked else NOTHING
+
+    @property
+    def _only_differs(self) -> bool:
+        """Whether `--fail-on wrong` is asked, and every wrong op makes another known choice."""
+        return (
+            self.fail_on == "wrong"
+            and bool(self.wrong)
+            and all(level == "definition" and (subject, op) in self.differing for subject, op, level in self.wrong)
+        )
 
     def line(self) -> str:
         """Return the last line of a run: the counts of correct, wrong, and any other status that occurred."""
@@ -141,7 +177,7 @@ class RunInfo:
     waivers: Sequence[WaiverRecord] = ()
     engine: str = "local"
     seeds: int | None = None  # of a calibration
-    fail_on: Grade = "imprecise"
+    fail_on: Grade = STRICT
     subject_files: Mapping[str, str] = field(default_factory=dict)
     mutants: Iterable[Mutant] = ()  # of the catalogue, so that a report can count those that a pass excludes
 
@@ -244,8 +280,9 @@ class CheckRequest:
     engine: Engine | None = None  # None: this machine's workers
     resumed: Resumed | None = None
     waivers: Waivers = field(default_factory=Waivers)
-    fail_on: Grade = "wrong"
-    before_summary: Callable[[], None] = lambda: None  # called after the last verdict; may write lines
+    fail_on: Grade = DEFAULT
+    before_summary: Callable[[], Collection[tuple[str, str]]] = tuple
+    """Called after the last verdict; may write lines, and returns subjects and wrong ops that make another known choice."""
 
 
 def check(request: CheckRequest) -> Tally:
@@ -256,14 +293,17 @@ def check(request: CheckRequest) -> Tally:
     tally = Tally(fail_on=request.fail_on)
     writer, waivers, resumed = request.writer, request.waivers, request.resumed
     handshakes = HandshakeRecords(resumed.earlier if resumed else None)
+    tally.partial = waivers.partial
     for verdict in resumed.verdicts if resumed else ():
         waivers.note(verdict)
         tally.add(verdict, request.requirements)
+    tally.provides.update(provided(resumed.earlier.subjects) if resumed else {})
     start = time.monotonic()
     for unwaived in in_order(request.cases, request.options, request.engine, resumed.verdicts if resumed else ()):
         judged = replace(unwaived, verdict=waivers.apply(unwaived.verdict))
         if judged.hello and judged.verdict.subject not in tally.hellos:
             tally.hellos[judged.verdict.subject] = judged.hello
+            tally.provides[judged.verdict.subject] = judged.hello.provides
             request.on_hello(judged.verdict.subject, judged.hello)
         if writer:
             for record in (*handshakes.new(judged), verdict_record(judged.verdict)):
@@ -271,7 +311,7 @@ def check(request: CheckRequest) -> Tally:
         tally.add(judged.verdict, request.requirements)
         request.on_verdict(judged.verdict)
     tally.stale = waivers.problems()
-    request.before_summary()
+    tally.differing = frozenset(request.before_summary())
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally
@@ -281,4 +321,8 @@ def finish(writer: Writer, tally: Tally, seconds: float, exit_code: int | None =
     """Write the summary, which makes a results file complete."""
     counts = {status: tally.counts[status] for status in STATUSES}
     code = tally.exit_code() if exit_code is None else exit_code
-    writer.write(SummaryRecord(counts=counts, seconds=round(seconds, 3), exit_code=code, problems=tally.problems))
+    writer.write(
+        SummaryRecord(
+            counts=counts, seconds=round(seconds, 3), exit_code=code, problems=tally.problems, unasked=tally.unasked
+        )
+    )

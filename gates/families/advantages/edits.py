@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.edits import conventions_first, mistakes, numbers, others
+from gates.families.edits import conventions_first, declarations, mistakes, numbers, others
 from gates.families.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
@@ -42,6 +42,13 @@ BASELINES = {
     "smallest": ("the smallest reward of the group", False),
     "first": ("the first reward of the group", False),
     "sum": ("the sum of the group, not its mean", False),
+}
+DECLARED = {  # as a subject declares what it computes, if it means it
+    "ddof": declarations("ddof", (0, 1, None)),
+    "eps": declarations("eps", (*SIZES, None)),
+    "eps_mode": declarations("eps_mode", (*MODES, None)),
+    "scale": declarations("scale", SCALES),
+    "baseline": declarations("baseline", ("mean", "leave-one-out", "batch", "none")),
 }
 SPREADS = {
     "variance": "the variance, not its root",

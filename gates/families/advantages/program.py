@@ -333,6 +333,7 @@ GROUP = Program(
     places=inputs.places,
     fitted=edits.fitted,
     presets=edits.presets,
+    declares=edits.DECLARED,
 )
 SEVERAL = Program(
     op="normalise_then_sum",

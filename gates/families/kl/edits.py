@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from gates.families.edits import conventions_first, mistakes, others
+from gates.families.edits import conventions_first, declarations, mistakes, others
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 
@@ -56,6 +56,11 @@ REDUCTIONS = {
     "mean of row means": ("one mean over the rows of their token means", False),
     "batch sum": ("one sum over all tokens of the batch", False),
     "columns": ("the sum over rows of each slot: the wrong axis", False),
+}
+DECLARED = {  # as a subject declares what it computes, if it means it
+    "estimator": declarations("estimator", ("k1", "k2", "k3")),
+    "kl_ratio": declarations("kl_ratio", ("none", "token", "sequence")),
+    "reduction": declarations("reduction", ("none", "sum", "mean")),
 }
 CLAMPED = {
     "above": "the clamp bounds from above only",

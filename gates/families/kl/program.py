@@ -145,6 +145,7 @@ TOKEN = Program(
     places=generators.places_of_tokens,
     presets=edits.token_presets,
     examples=generators.examples,
+    declares=edits.DECLARED,
 )
 
 

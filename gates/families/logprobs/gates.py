@@ -127,6 +127,8 @@ REGIMES: dict[Level, dict[str, tuple[str, ...]]] = {
         "masked": ("float32", "float64"),
         "equal": ("float32",),
         "raised": ("float32",),
+    },
+    "hardening": {
         "denormal": ("float32",),
         "ignored": ("float32",),
         "layouts": ("float32",),

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from gates.families.edits import conventions_first, mistakes, numbers, others
+from gates.families.edits import conventions_first, declarations, mistakes, numbers, others
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
-from reference.algorithms import ALGORITHMS, VARIANTS, Algorithm
+from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
 
 MEANS = {  # words of each aggregation, and whether some library has it on purpose
     "row-mean": ("mean over rows of each row's token mean", True),
@@ -100,6 +100,17 @@ KL_RATIOS = {
     "sequence": ("times the row's ratio", True),
 }
 HELD = frozenset(("token", "seq_mean", "seq_sum"))  # levels of a ratio under a cap or a gate
+DECLARED = {  # as a subject declares what it computes, if it means it
+    "mean": {
+        **declarations("aggregation", AXES["aggregation"]),
+        "token-mean of prompts": 'dapo_denominator=("group",)',
+        "tokens of the step": 'dapo_denominator=("trl",)',
+    },
+    "level": declarations("ratio_level", AXES["ratio_level"]),
+    "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": 'bound=("log-clip",)'},
+    "estimator": declarations("kl_estimator", ("k1", "k2", "k3")),
+    "kl_ratio": declarations("kl_ratio", KL_RATIOS),
+}
 WIDTHS = (0.1, 0.2, 0.28, 0.3)
 BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
 

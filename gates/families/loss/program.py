@@ -102,5 +102,6 @@ PROGRAM = Program(
     places=inputs.places,
     presets=edits.presets,
     examples=inputs.examples,
+    declares=edits.DECLARED,
 )
 PROGRAMS = (PROGRAM,)

@@ -2,8 +2,8 @@
 // Shows the evidence of a cell, filters the table, moves by arrow keys. Text is set as text content only.
 const data = JSON.parse(document.getElementById("data").textContent);
 const dialog = document.getElementById("evidence");
-const broken = /^(error|timeout|wrong|fragile|imprecise|departs|waived)$/;
-const symbols = { correct: "✓", imprecise: "≈", fragile: "△", wrong: "✗", timeout: "⏱", departs: "≠", error: "!", skipped: "–", unsupported: "·", "not asked": "·", waived: "⚑" };
+const broken = /^(error|timeout|wrong|differs|raises|fragile|imprecise|departs|waived)$/;
+const symbols = { correct: "✓", imprecise: "≈", fragile: "△", raises: "⚡", differs: "≠", hardening: "▫", wrong: "✗", timeout: "⏱", departs: "≢", error: "!", skipped: "–", unsupported: "·", "not asked": "·", waived: "⚑" };
 
 function made(tag, text = "", name = "") {
   const element = document.createElement(tag);
@@ -123,7 +123,7 @@ function caseOf([name, status, reason, seed, seconds, run, evidence, waived], pl
 function open(place, wanted) {
   const [row, column] = place.split("/").map(Number);
   document.getElementById("evidence-of").textContent = `${data.subjects[column]} · ${data.gates[row]}`;
-  const order = ["error", "timeout", "wrong", "fragile", "imprecise", "departs", "waived", "correct", "skipped", "unsupported", "not asked"];
+  const order = ["error", "timeout", "wrong", "differs", "raises", "fragile", "imprecise", "departs", "waived", "correct", "hardening", "skipped", "unsupported", "not asked"];
   const rank = (one) => order.indexOf(data.statuses[one[1]]);
   const sorted = [...data.cells[place]].sort((a, b) => rank(a) - rank(b));
   const cases = sorted.map((one) => caseOf(one, place));

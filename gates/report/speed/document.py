@@ -104,7 +104,7 @@ def _trainer_counts(recorded: Recorded) -> Text:
     ratios = [row.ratio for row in timed if row.ratio]
     faster, slower = sum(ratio.high < 1 for ratio in ratios), sum(ratio.low > 1 for ratio in ratios)
     return (
-        f"{len(timed)} timings of {len({row.target for row in timed})} trainers: slower than the reference trainer in "
+        f"{len(timed)} timings of {len({row.target for row in timed})} trainers: slower than reference in "
         f"{slower}, faster in {faster}; in {len(ratios) - slower - faster} the 95% interval includes 1"
     )
 

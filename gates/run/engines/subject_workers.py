@@ -66,7 +66,7 @@ class SubjectWorkers:
 
     def _not_started(self, planned: PlannedCase, error: WorkerError) -> Verdict:
         started: dict[str, Status] = {"absent": "skipped", "scarce": "error"}
-        status = started.get(error.kind, "wrong")
+        status = started.get(error.kind, "raises")
         cause = "absent" if error.kind == "absent" else "start"
         reason = f"subject did not start: {error}" if cause == "start" else str(error)
         if error.kind == "scarce":

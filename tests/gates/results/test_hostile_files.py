@@ -15,6 +15,7 @@ import records
 
 from gates import cli
 from gates.cli import setup
+from gates.model import DEFAULT
 from gates.registry import load
 from gates.results.read_lines import LINE_LIMIT
 from gates.run import session
@@ -35,7 +36,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
     subject = [s for s in registry.subjects.values() if s.name == "numpy"]
     cases = plan(gates, subject, quick=True)
     head = session.header(
-        session.RunInfo("check", WHAT, gates, subject, options, len(cases), plan=Shard().record(cases), fail_on="wrong")
+        session.RunInfo("check", WHAT, gates, subject, options, len(cases), plan=Shard().record(cases), fail_on=DEFAULT)
     )
     path = tmp_path_factory.mktemp("whole") / "whole.jsonl"
     records.write(path, records.whole([c.names for c in cases], head, ["correct", "unsupported"]))

@@ -65,7 +65,7 @@ def judged(subject: Subject, *gates: Gate) -> dict[str, Verdict]:
         ("return {'y': 3 * x}", "wrong", "definition"),
         ("return {'y': x * np.nan}", "wrong", "definition"),
         ("return {'y': (2 * x).tolist()}", "correct", "definition"),
-        ("raise ValueError('no')", "wrong", "definition"),
+        ("raise ValueError('no')", "raises", "definition"),
     ],
 )
 def test_the_worst_claim_decides(subject: Maker, body: str, status: Status, level: Level) -> None:
@@ -82,9 +82,10 @@ def test_each_level_has_its_grade(subject: Maker, level: Level) -> None:
     assert [v.status for v in judged(subject_, make_gate(cases=(case,))).values()] == [GRADE_OF[level]]
 
 
-def test_an_exception_in_a_long_reduction_is_more_than_imprecise(subject: Maker) -> None:
-    (found,) = judged(subject("raise ValueError('long')"), make_gate(level="precision")).values()
-    assert found.status == "fragile"
+@pytest.mark.parametrize("level", sorted(set(LEVELS) - {"definition", "law"}))
+def test_an_exception_outside_plain_cases_costs_no_grade(subject: Maker, level: Level) -> None:
+    (found,) = judged(subject("raise ValueError('long')"), make_gate(level=level)).values()
+    assert (found.status, found.cause) == ("hardening", "raised")
 
 
 def test_an_element_without_a_limit_is_not_a_claim(subject: Maker) -> None:

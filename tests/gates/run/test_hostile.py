@@ -135,11 +135,11 @@ IN_A_CALL = {
 def test_a_file_that_does_not_load_fails_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The verdict is `wrong` by `start`, with words that name what is wrong."""
+    """The verdict is `raises` by `start`, with words that name what is wrong."""
     monkeypatch.setattr(process, "START_LIMIT_S", 1.0 if name == "hangs" else 60.0)
     text, words = AT_IMPORT[name]
     verdict = judged(written(tmp_path, text))
-    assert (verdict.status, verdict.cause) == ("wrong", "start"), verdict
+    assert (verdict.status, verdict.cause) == ("raises", "start"), verdict
     assert re.search(words, verdict.reason), verdict.reason
     assert verdict.reason.isprintable()
 
@@ -149,11 +149,13 @@ class TestInACall:
 
     @pytest.mark.parametrize("name", IN_A_CALL)
     def test_it_fails_with_its_reason(self, tmp_path: Path, name: str) -> None:
-        """The verdict is `wrong`, or `timeout`, with the cause and the words that say how."""
+        """A wrong answer is `wrong`, none is `raises` or `timeout`, with the cause and the words that say how."""
         body, cause, words = IN_A_CALL[name]
         limit = 1.0 if cause == "timeout" else 30.0
         verdict = judged(written(tmp_path, doing(body, head="KEPT = []")), limit_s=limit)
-        assert verdict.status == ("timeout" if cause == "timeout" else "wrong"), verdict
+        assert verdict.status == {"timeout": "timeout", "raised": "raises", "crashed": "raises"}.get(cause, "wrong"), (
+            verdict
+        )
         assert re.fullmatch(cause, verdict.cause), verdict
         assert re.search(words.replace("[", r"\[").replace("$", r"\$"), verdict.reason), verdict.reason
 
@@ -169,7 +171,7 @@ class TestInACall:
             yield t.within("y", got, t.want(make_gate().ops[0], **t.inputs))
 
         (found,) = run(plan([make_gate(check=twice)], [subject], quick=True), Options())
-        assert (found.verdict.status, found.verdict.cause) == ("wrong", "crashed")
+        assert (found.verdict.status, found.verdict.cause) == ("raises", "crashed")
         # whichever comes first: the late answer alone, or behind the right one
         assert re.search("it answered call 1, must answer call|bytes follow the frame", found.verdict.reason)
 
@@ -183,7 +185,7 @@ class TestLimits:
         subject = written(tmp_path, doing(body))
         limited = type(subject)(subject.name, subject.entry, subject.module, memory_limit=300 << 20)
         verdict = judged(limited, limit_s=60.0)
-        assert (verdict.status, verdict.cause) == ("wrong", "crashed")
+        assert (verdict.status, verdict.cause) == ("raises", "crashed")
         assert re.search(r"uses \d+ MiB, must be at most 300 \(--memory-limit\)", verdict.reason)
 
     def test_memory_of_children_counts(self, tmp_path: Path) -> None:
@@ -213,7 +215,7 @@ class TestLimits:
         monkeypatch.setattr(watch, "PROCESSES", 8)
         bomb = "import os, time\nfor _ in range(20):\n    if os.fork() == 0:\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)"
         verdict = judged(written(tmp_path, doing(bomb)), limit_s=60.0)
-        assert (verdict.status, verdict.cause) == ("wrong", "crashed")
+        assert (verdict.status, verdict.cause) == ("raises", "crashed")
         assert "processes, must be at most 8" in verdict.reason
 
     def test_children_that_leave_the_group_end_too(self, tmp_path: Path) -> None:
@@ -298,7 +300,7 @@ class TestInterpreters:
         python.chmod(0o755)
         file = written(tmp_path, doing(WRONG)).entry
         verdict = judged(catalogue.from_file(str(file), str(python)))
-        assert (verdict.status, verdict.cause) == ("wrong", "start")
+        assert (verdict.status, verdict.cause) == ("raises", "start")
         assert words in verdict.reason
 
     def test_an_old_python_is_told_its_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +325,7 @@ def test_the_command_line_never_calls_it_a_pass(tmp_path: Path, text: str) -> No
     command = [sys.executable, "-m", "gates", "check", "kl.k1", "--quick", "--subject", "./mine.py"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120)
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
+    assert done.stdout.splitlines()[-1] == "exit 1: 1 raises"
     assert "Traceback" not in done.stdout + done.stderr
 
 

@@ -54,7 +54,7 @@ def _offset(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> 
     return {"rewards": arrays.rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
 
 
-MAKERS: Mapping[Level | None, Any] = {None: _ordinary, "robustness": _in_layouts, "precision": _offset}
+MAKERS: Mapping[Level | None, Any] = {None: _ordinary, "hardening": _in_layouts, "precision": _offset}
 
 
 def _case(name: str, choice: Mapping[str, Any], dtype: str, *, quick: bool = False, level: Level | None = None) -> Case:
@@ -79,7 +79,7 @@ def _cases() -> Iterator[Case]:
         if choice["scale"] == "none":
             yield _case(name, choice, "float64")
     for dtype in DTYPES:
-        yield _case("layouts", PRESETS["trl"], dtype, quick=dtype == "float32", level="robustness")
+        yield _case("layouts", PRESETS["trl"], dtype, quick=dtype == "float32", level="hardening")
         for name in OFFSET:  # includes rewards around 1000 that differ by hundredths
             yield _case(f"offset-{name}", PRESETS[name], dtype, quick=name == "trl", level="precision")
 

@@ -88,7 +88,7 @@ def _cases() -> Iterator[Case]:
     for dtype in ("float32", "float64"):
         make = partial(_make, dtype=dtype, rows="mask", hostile=True)
         yield Case(
-            f"masked-nan-{dtype}", make, quick=dtype == "float32", level="robustness", conventions={"dtype": dtype}
+            f"masked-nan-{dtype}", make, quick=dtype == "float32", level="hardening", conventions={"dtype": dtype}
         )
 
 

@@ -25,7 +25,7 @@ STAGES = {  # ddof and ε of the groups, then of the batch
 ASKED: dict[str, Level] = {
     "constant": "robustness",
     "unscored": "rule",
-    "found-tiny": "robustness",
+    "found-tiny": "hardening",
     "found-one-scored": "rule",
     "found-unscored-alone": "rule",
 }

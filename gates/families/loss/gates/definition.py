@@ -202,7 +202,7 @@ POISON = {  # replaces the content of masked slots
 def _poison_case(algorithm: str, poison: str, *, quick: bool = False) -> Case:
     beta = 0.04 if ALGORITHMS[algorithm].kl_in_loss else 0.0
     clean = cases.case(algorithm, f"{algorithm}-{poison}", beta=beta, quick=quick)
-    level: Level | None = None if poison == "ordinary" else "robustness"
+    level: Level | None = None if poison == "ordinary" else "hardening"
     return cases.derived(clean, lambda rng, make: {**make(rng), "poison": poison}, level=level)
 
 

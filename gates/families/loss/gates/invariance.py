@@ -116,7 +116,7 @@ def _poisoned_cases() -> Iterator[Case]:
     for algorithm in ("grpo", "gspo", "rloo"):  # ratio levels: token, mean of a row, sum of a row
         conventions = cases.case(algorithm, algorithm).conventions
         of_algorithm = partial(_wider, algorithm=algorithm, changes=PLAIN, poison=True)
-        yield Case(f"{algorithm}-nan", of_algorithm, conventions=conventions, level="robustness")
+        yield Case(f"{algorithm}-nan", of_algorithm, conventions=conventions, level="hardening")
 
 
 def _reordered_call(inputs: Mapping[str, Any]) -> bool:

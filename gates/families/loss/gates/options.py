@@ -79,7 +79,7 @@ def _cases() -> Iterator[Case]:
             yield Case(f"{name}-unrecorded", unrecorded, conventions=conventions, declared=rule, level="rule")
         if name in {"everything", "mis-sequence"}:
             masked = partial(_make, name=name, nan="masked")
-            yield Case(f"{name}-masked-nan", masked, conventions=conventions, level="robustness")
+            yield Case(f"{name}-masked-nan", masked, conventions=conventions, level="hardening")
 
 
 def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, float]:

@@ -199,7 +199,7 @@ def _extreme_and_defined(t: Draw) -> Iterator[Evidence]:
 
 @gate(
     "loss.extreme-ratios-stay-numbers",
-    level="robustness",
+    level="hardening",
     name="policy_loss[overflow]",
     question="With log-ratios of ±95 and ±1000, is nothing NaN, and infinite exactly what the definition makes infinite?",
     why="inf · 0 is NaN: one token that the policy has given up turns a whole update into NaN, or a clamp hides it.",

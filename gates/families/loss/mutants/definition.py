@@ -81,7 +81,7 @@ in_numpy(
     source="modelscope/ms-swift#9767: masked after exp, inf times 0",
     theme="masks and shifts",
     symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
-    at="robustness",
+    at="hardening",
     caught_by=("loss.padding-is-inert",),
 )
 in_numpy(
@@ -102,7 +102,7 @@ in_trainer(
     source="mlxrl 0.2.4 masked_mean: `mx.sum(values * mask)`; NVIDIA-NeMo/RL#4120: zero mask on an overflowed exp",
     theme="masks and shifts",
     symptom="The loss is NaN on the first batch with a ragged row, or when padding's log-probs are -inf.",
-    at="robustness",
+    at="hardening",
     caught_by=("loss.padding-is-inert",),
 )
 in_trainer(

@@ -45,7 +45,7 @@ in_numpy(
     arises="an undocumented guard against inf",
     theme="ratio and rollout",
     symptom="A diverged policy looks healthy: ratios stop at 5e8 and the loss stays finite while samples are nonsense.",
-    at="robustness",
+    at="hardening",
     caught_by=EXTREME,
 )
 in_trainer(

@@ -19,7 +19,7 @@ KINDS: dict[str, tuple[Level, dict[str, Wire]]] = {  # kinds of scores: level, a
     "distinct": ("definition", {}),
     "ties": ("rule", {"ties": "first"}),
     "not-scored": ("rule", {"nan_rewards": "unscored"}),
-    "infinities": ("robustness", {}),
+    "infinities": ("hardening", {}),
 }
 
 
@@ -113,7 +113,7 @@ def _uneven_winners(t: Draw) -> Iterator[Evidence]:
             partial(generators.winners, garbage=True),
             quick=True,
             conventions={"dtype": "float32"},
-            level="robustness",
+            level="hardening",
         ),
     ),
     bounds={

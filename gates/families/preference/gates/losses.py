@@ -108,13 +108,13 @@ def _cases(loss: str) -> Iterator[Case]:
     if loss not in generators.ALONE:
         yield _case(loss, first, "no-reference", free=True)
         for dtype in DTYPES:
-            yield _case(loss, last, "unrelated", dtype, level="robustness", spread=generators.FAR)
+            yield _case(loss, last, "unrelated", dtype, level="hardening", spread=generators.FAR)
     if loss in CANCELS:
         yield _case(loss, CANCELS[loss], "shared-prompt", shared=True, quick=True)
     if loss == "orpo":
         for dtype in DTYPES:
             yield _case(loss, first, "all-tokens", dtype, all_tokens=True, quick=True)
-    yield _case(loss, last, "unreadable", level="robustness", make=generators.unreadable_pairs, quick=True)
+    yield _case(loss, last, "unreadable", level="hardening", make=generators.unreadable_pairs, quick=True)
     if loss in EMPTY:
         yield _case(loss, last, "without-tokens", level="robustness", make=generators.without_tokens, quick=True)
     if loss == "cpo":  # caught n + 1 and max(n, 2) as the number of chosen tokens, and a division by 0
@@ -235,7 +235,7 @@ def _kto_cases() -> Iterator[Case]:
     for dtype, (name, shift) in product(DTYPES, (("ahead", 2.0), ("behind", -2.0))):
         yield _kto_case(f"{name}-ordinary", dtype, shift=shift, quick=True)
     yield _kto_case("left-padded", shift=2.0, padding="left")
-    yield _kto_case("unreadable", shift=2.0, garbage=True, level="robustness", quick=True)
+    yield _kto_case("unreadable", shift=2.0, garbage=True, level="hardening", quick=True)
 
 
 def _kto_preconditions(t: Draw) -> Iterator[Evidence]:

@@ -45,10 +45,10 @@ def _cases() -> Iterator[Case]:
         yield _case(level, "holes", "typical", "float64", quick=True)
         for dtype in DTYPES:
             quick = dtype == "float32"
-            yield _case(level, "masked", "hostile", dtype, asks="robustness", quick=quick)
-            yield _case(level, "holes", "distant", dtype, asks="robustness", quick=not quick)
+            yield _case(level, "masked", "hostile", dtype, asks="hardening", quick=quick)
+            yield _case(level, "holes", "distant", dtype, asks="hardening", quick=not quick)
     for form in ("wider", "flat"):
-        yield _case("seq_mean", form, "hostile", "float32", asks="robustness")
+        yield _case("seq_mean", form, "hostile", "float32", asks="hardening")
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:

@@ -80,7 +80,7 @@ def _case(form: str, size: str, dtype: str, *, signs: bool = True, quick: bool =
         f"sixteen-rows-{form}-{size}-{dtype}{'' if signs else '-without-advantages'}",
         partial(_make, form=form, size=size, dtype=dtype, signs=signs),
         quick=quick,
-        level="robustness" if size == "hostile" else None,
+        level="hardening" if size == "hostile" else None,
         conventions={"dtype": dtype},
     )
 
@@ -96,13 +96,13 @@ def _cases() -> Iterator[Case]:
     yield _case("masked", "hostile", "float64")
     # caught ratios that are not divided by their largest, and an error of D added to r² − 1 for every r
     far = partial(_far_below, dtype="float64")
-    yield Case("found-far-below-float64", far, level="robustness", conventions={"dtype": "float64"})
+    yield Case("found-far-below-float64", far, level="hardening", conventions={"dtype": "float64"})
     # caught an error of ΣD added to r² − 1, or multiplied by D, for every r
     far = partial(_far_sequence, dtype="float64")
-    yield Case("found-far-sequence-float64", far, level="robustness", conventions={"dtype": "float64"})
+    yield Case("found-far-sequence-float64", far, level="hardening", conventions={"dtype": "float64"})
     # caught ratios that are divided by their smallest
     far = partial(_far_apart, dtype="float64")
-    yield Case("found-far-apart-float64", far, level="robustness", conventions={"dtype": "float64"})
+    yield Case("found-far-apart-float64", far, level="hardening", conventions={"dtype": "float64"})
     # caught a percentile that reads past the only value
     yield Case("found-one-token-float32", partial(_one_token, dtype="float32"), conventions={"dtype": "float32"})
 

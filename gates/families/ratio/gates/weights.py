@@ -19,7 +19,7 @@ from reference.oracle import ratio
 
 BOUNDS_OF = {"one-sided": (None, 1.5), "two-sided": (0.5, 2.0), "from-one": (1.0, 3.0), "to-one": (0.25, 1.0)}
 KINDS = tuple(product(("tis", "mis"), ("token", "seq_sum")))
-ASKED: Mapping[str, Level] = {"hostile": "robustness", "unrecorded": "rule"}
+ASKED: Mapping[str, Level] = {"hostile": "hardening", "unrecorded": "rule"}
 
 
 def _make(rng: np.random.Generator, form: str, dtype: str, choice: Mapping[str, Any], kind: str) -> dict[str, Any]:

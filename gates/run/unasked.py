@@ -1,0 +1,56 @@
+"""Find what a subject provides and no case could judge: wrong code must not pass because nobody asked it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from gates.model import NOT_JUDGED, Provided, Verdict
+from gates.results.records import SubjectRecord, VerdictRecord
+
+FEW = 2  # reasons that are quoted
+
+
+@dataclass(slots=True)
+class Asked:
+    """Counts, for each op that a subject provides and each preset that it declares, what was judged of it."""
+
+    _judged: set[tuple[str, str, str]] = field(default_factory=set)  # subject, op, preset
+    _left: dict[tuple[str, str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def add(self, verdict: Verdict | VerdictRecord) -> None:
+        """Note a verdict; one at level hardening judges no formula."""
+        op, _, inside = verdict.op.partition("[")
+        preset = inside.rstrip("]").partition(",")[0]
+        for key in {(verdict.subject, op, ""), (verdict.subject, op, preset)}:
+            if verdict.status in NOT_JUDGED or verdict.status == "hardening":
+                self._left[key][verdict.reason] += 1
+            else:
+                self._judged.add(key)
+
+    def sentences(self, subject: str, provides: Mapping[str, Provided]) -> list[str]:
+        """Return a sentence for each op that was not judged at all, and each declared preset of one that was."""
+        texts = []
+        for (name, op, preset), reasons in sorted(self._left.items()):
+            if name != subject or op not in provides or (name, op, preset) in self._judged:
+                continue
+            if preset and ((name, op, "") not in self._judged or not _declared(preset, provides[op])):
+                continue
+            texts.append(f"{op}{f'[{preset}]' if preset else ''} of {subject} was not judged: {_quoted(reasons)}")
+        return texts
+
+
+def provided(subjects: Iterable[SubjectRecord]) -> dict[str, dict[str, Provided]]:
+    """Return the ops of recorded handshakes, by subject; a record does not hold what they declare."""
+    return {record.subject: {op: Provided(op) for op in record.provides} for record in subjects}
+
+
+def _declared(preset: str, provided: Provided) -> bool:
+    return any(preset in choices for choices in provided.conventions.values())
+
+
+def _quoted(reasons: Counter[str]) -> str:
+    few = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common(FEW))
+    more = len(reasons) - FEW
+    return few + (f"; {more} other {'reason' if more == 1 else 'reasons'} (-v)" if more > 0 else "")

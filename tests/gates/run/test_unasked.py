@@ -1,0 +1,72 @@
+"""An op that a subject provides and no case judges is said, with the reason, and the run does not hold."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import gates
+
+from gates.model import Provided, Verdict
+from gates.results.jsonl import read
+from gates.run.unasked import Asked
+
+PROVIDES = {"loss": Provided("loss", {"algorithm": ("grpo", "cispo")}), "kl": Provided("kl")}
+CORRECT = Verdict("g", "mine", "c", 0, "correct", "held", "", op="loss[grpo]", level="definition")
+SUNDAYS = """
+from gates.subjects.numpy_baseline import subject as plain
+
+def token_kl(**inputs):
+    raise NotImplementedError("only on Sundays")
+
+OPS = {"token_kl": token_kl, "group_advantages": plain.OPS["group_advantages"]}
+"""
+
+
+def sentences(*verdicts: Verdict) -> list[str]:
+    asked = Asked()
+    for verdict in verdicts:
+        asked.add(verdict)
+    return asked.sentences("mine", PROVIDES)
+
+
+def test_what_was_judged_is_not_said() -> None:
+    assert sentences(CORRECT) == []
+
+
+def test_a_declared_preset_that_no_case_judged_is_said() -> None:
+    left = replace(CORRECT, status="unsupported", op="loss[cispo]", reason="it has clip_width 'one', not 'two'")
+    assert sentences(CORRECT, left) == [
+        "loss[cispo] of mine was not judged: it has clip_width 'one', not 'two' (1)"
+    ]
+    assert sentences(CORRECT, left, replace(left, status="wrong")) == []
+
+
+def test_a_preset_that_is_not_declared_is_not_said() -> None:
+    assert sentences(CORRECT, replace(CORRECT, status="unsupported", op="loss[gspo]", reason="no")) == []
+
+
+def test_hardening_judges_no_formula() -> None:
+    raised = replace(CORRECT, status="hardening", cause="raised", op="kl", reason="kl raised: IndexError")
+    assert sentences(raised, raised) == ["kl of mine was not judged: kl raised: IndexError (2)"]
+
+
+@pytest.mark.parametrize("select", ["kl.k1.matches-definition", "*matches-definition"])
+def test_a_run_says_so_and_exits_with_3(tmp_path: Path, select: str) -> None:
+    """Also where another op held."""
+    (tmp_path / "mine.py").write_text(SUNDAYS)
+    done = gates("check", select, "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+    assert done.returncode == 3, done.stdout
+    words = " ".join(done.stdout.split())
+    assert "token_kl of mine was not judged: " in words
+    assert "only on Sundays" in words
+    (path,) = (tmp_path / "o").glob("*.jsonl")
+    run = read(path)
+    assert run.summary is not None
+    assert len(run.summary.unasked) == 1
+    assert gates("report", str(path)).stdout.splitlines()[-1].startswith("exit 3: ")
+
+
+def test_an_op_that_no_chosen_gate_asks_is_not_said(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SUNDAYS)
+    options = ["--quick", "--subject", "./mine.py", "--out", "o"]
+    assert gates("check", "advantages.matches-definition", *options, cwd=tmp_path).returncode == 0
