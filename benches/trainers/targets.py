@@ -16,7 +16,9 @@ LABELS: Final = {  # label by the grade of the loss
     "correct": "same semantics",
     "imprecise": "same semantics",
     "fragile": "same semantics",
+    "raises": "same semantics",
     "wrong": "package speed only",
+    "differs": "package speed only",
     "departs": "package speed only",
 }
 ONE_PROMPT: Final = "its trainer takes one prompt a step"

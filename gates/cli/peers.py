@@ -85,7 +85,7 @@ def check(
 ) -> None:
     """Judge peers op by op; reproduce what was found in each; compare its public names with those that are covered.
 
-    A peer that is not perfect does not fail this run. It fails where the records are wrong about a peer: an op that is wrong, fragile or departs and no finding says why, a finding that its program does not show, a public name without a row.
+    A peer that is not perfect does not fail this run. It fails where the records are wrong about a peer: an op that is wrong, differs, raises, is fragile or departs and no finding says why, a finding that its program does not show, a public name without a row.
 
     Exit code: 0 the records hold · 1 they do not, or a required peer is absent · 3 no peer could be judged.
     """
