@@ -103,6 +103,10 @@ def conduct(arguments: Arguments) -> int:
         screen.interrupted(run.writer.path)
         typer.echo(f"go on with: {resuming.command(run.header.command, run.writer.path)}", err=True)
         return session.INTERRUPTED
+    except ConfigurationError:  # of a subject, which only its worker can find
+        if not screen.verdicts:
+            run.writer.path.unlink(missing_ok=True)
+        raise
     except (FaultError, OSError) as error:
         raise output.ended_early(
             error, run.writer.path, resuming.command(run.header.command, run.writer.path)

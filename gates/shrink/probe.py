@@ -116,7 +116,9 @@ class Asker:
 
         evidence: list[Evidence] = []
         with Scratch() as scratch:
-            trial = RunningTrial(inputs, OracleCache(), gate, case, caller, scratch, self.quick)
+            trial = RunningTrial(
+                inputs, OracleCache(), gate, case, caller, scratch, self.quick, provides=worker.hello.provides
+            )
             state, kind, reason, failing = _run(gate, trial, evidence)
         preconditions = all(item.holds for item in evidence if item.role == "signal")
         return Answer(state, kind, reason, failing, preconditions, tuple(calls), tuple(trial.comparisons))

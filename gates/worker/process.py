@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import FaultError, scarce, sentence
-from gates.model import AXES, ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
-from gates.worker import frames, worker
+from gates.model import ConfigurationError, Outcome, OutcomeKind, Recipe, Subject, Wire
+from gates.worker import frames, handshake, worker
+from gates.worker.handshake import Hello as Hello  # noqa: PLC0414  of `Worker.hello`
 from gates.worker.watch import MARK, TICK_S, Watch
 
 PROTOCOL = 1  # version of docs/protocol.md
@@ -40,15 +41,6 @@ class WorkerError(Exception):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind  # absent · broken · scarce · crashed · timeout · limit
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """The handshake of a subject."""
-
-    provides: Mapping[str, Provided]
-    documented: Mapping[str, str]
-    versions: Mapping[str, str]
 
 
 @dataclass(slots=True)
@@ -135,13 +127,15 @@ class Worker:
                 )
                 raise WorkerError("crashed", message) from None
             raise
+        if hello.get("kind") == "usage":
+            raise ConfigurationError(str(hello.get("error") or f"{self.subject.entry} cannot be judged as it is"))
         if hello.get("kind") != "ready":
             kind = str(hello.get("kind")) if hello.get("kind") in {"absent", "scarce"} else "broken"
             raise WorkerError(kind, str(hello.get("error") or f"it answered {_short(hello)}, must be ready"))
         if self.subject.module.startswith("gates.") and not self.subject.is_program:
             _same_checkout(self.subject, hello.get("code", {}))
         try:
-            self.hello = _hello(hello)
+            self.hello = handshake.parsed(hello)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError("broken", f"its first answer is not what docs/protocol.md says: {error!r}") from None
 
@@ -276,29 +270,6 @@ class Worker:
         tail = os.pread(fd, LOG_TAIL, max(0, os.fstat(fd).st_size - LOG_TAIL)).decode(errors="replace")
         text = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # without terminal escapes
         return f"its last words: {text}" if text else "it wrote nothing to standard error"
-
-
-def _hello(answer: Mapping[str, Any]) -> Hello:
-    arguments = answer.get("arguments", {})
-    provides = {
-        op: Provided(
-            op,
-            {name: tuple(values) for name, values in conventions.items()},
-            _implied(conventions, arguments.get(op)),
-        )
-        for op, conventions in answer["provides"].items()
-    }
-    documented, versions = answer.get("documented", {}), answer.get("versions", {})
-    for name, texts in (("documented", documented), ("versions", versions)):
-        if not all(isinstance(text, str) for text in texts.values()):
-            raise TypeError(f"`{name}` must hold text")
-    return Hello(provides, documented, versions)
-
-
-def _implied(conventions: Mapping[str, Any], arguments: list[str] | None) -> tuple[str, ...]:
-    """Return the axes on which one choice is declared and for which the function has no argument."""
-    single = [axis for axis in AXES if len(conventions.get(axis, ())) == 1]
-    return () if arguments is None else tuple(axis for axis in single if axis not in arguments)
 
 
 def _same_checkout(subject: Subject, code: Mapping[str, str]) -> None:

@@ -305,6 +305,14 @@ class TestSettings:
         result = mine.runpytest(*LOADED, *MINE, *option, "--collect-only", "-s")
         assert f"OPTIONS {seed} {model.resolve()} True" in result.outlines
 
+    @pytest.mark.parametrize("text", ["def f(:\n", "x = 1\n"])
+    def test_a_file_that_cannot_be_judged_is_a_usage_error(self, mine: pytest.Pytester, text: str) -> None:
+        """The session ends at the first item with the sentence of `gates check`."""
+        mine.path.joinpath("mine.py").write_text(text)
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stdout.fnmatch_lines(["*--gates: mine.py*"])
+
     def test_a_missing_model_is_one_sentence(self, mine: pytest.Pytester) -> None:
         """Pytest's usage error names the setting."""
         mine.makepyprojecttoml('[tool.gates]\nmodel = "./none"\n')
