@@ -56,6 +56,7 @@ class Worker:
     hello: Hello = field(default_factory=lambda: Hello({}, {}, {}))
     patched_calls: int = 0
     calls: int = 0
+    answered: set[str] = field(default_factory=set)  # the ops that have returned a value
     watch: Watch = field(init=False)
     _closing: threading.RLock = field(init=False, default_factory=threading.RLock)
 
@@ -140,9 +141,25 @@ class Worker:
             raise WorkerError("broken", f"its first answer is not what docs/protocol.md says: {error!r}") from None
 
     def call(
-        self, op: str, inputs: Mapping[str, Wire | Recipe], *, limit_s: float, layout: Mapping[str, str] | None = None
+        self,
+        op: str,
+        inputs: Mapping[str, Wire | Recipe],
+        *,
+        limit_s: float,
+        layout: Mapping[str, str] | None = None,
+        first_more_s: float = 0.0,
+        remedy: str = "",
     ) -> Outcome:
-        """Run one op. A crash or a timeout ends this worker and is the outcome."""
+        """Run one op. A crash or a timeout ends this worker and is the outcome.
+
+        Args:
+            op: its name.
+            inputs: its arguments.
+            limit_s: the seconds in which it must answer.
+            layout: the memory layout of arrays that have another one than their own.
+            first_more_s: the seconds more that it has until it has answered once, because it may compile.
+            remedy: what sets another limit, for the message of a timeout.
+        """
         implied = self.implied(op)
         plain = {
             name: dict(value.spec) if isinstance(value, Recipe) else value
@@ -153,11 +170,15 @@ class Worker:
         self.calls += 1
         request = {"id": self.calls, "op": op, "inputs": plain, "layout": dict(layout or {})}
         try:
-            outcome = self._outcome(self._exchange(request, limit_s), start)
+            more = 0.0 if op in self.answered else first_more_s
+            why = f" ({limit_s:g} s, and {more:g} s more for a first call, which may compile)" if more else ""
+            outcome = self._outcome(self._exchange(request, limit_s + more, why + remedy), start)
         except WorkerError as error:
             self.close()
             ended: OutcomeKind = "timeout" if error.kind == "timeout" else "crashed"
             return Outcome(ended, error=str(error), seconds=time.monotonic() - start)
+        if outcome.kind == "value":
+            self.answered.add(op)
         return outcome
 
     def implied(self, op: str) -> tuple[str, ...]:
@@ -206,7 +227,7 @@ class Worker:
                 os.close(fd)
             self.log.close()
 
-    def _exchange(self, tree: Any, limit_s: float) -> dict[str, Any]:
+    def _exchange(self, tree: Any, limit_s: float, remark: str = "") -> dict[str, Any]:
         """Write a frame while reading the answer, so that two full pipes cannot deadlock."""
         parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
         inbox = _Inbox()
@@ -218,7 +239,7 @@ class Worker:
             while True:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise WorkerError("timeout", f"no answer within {limit_s:g} s; {self._last_words()}")
+                    raise WorkerError("timeout", f"no answer within {limit_s:g} s{remark}; {self._last_words()}")
                 events = ready.select(min(left, TICK_S))
                 if reason := self.watch.look():
                     raise WorkerError("limit", f"{reason}; {self._last_words()}")

@@ -119,9 +119,9 @@ IN_A_CALL = {
     "signal handlers": (
         "import signal, time\nfor s in (2, 15): signal.signal(s, signal.SIG_IGN)\ntime.sleep(60)",
         "timeout",
-        "no answer within 1 s",
+        "no answer within 1 s (0.2 s, and 0.8 s more",
     ),
-    "hangs in C": ("import re\nre.match('(a+)+b', 'a' * 64)", "timeout", "no answer within 1 s"),
+    "hangs in C": ("import re\nre.match('(a+)+b', 'a' * 64)", "timeout", "no answer within 1 s (0.2 s, and 0.8 s more"),
     "recurses": ("return double(x)", "raised", "RecursionError"),
     "needs stdin": ("return {'y': float(input())}", "raised", "EOFError"),
     "a daemon that holds the pipe": (
@@ -165,11 +165,13 @@ class TestInACall:
     def test_it_fails_with_its_reason(self, tmp_path: Path, name: str) -> None:
         """The verdict is `wrong`, or `timeout`, with the cause and the words that say how."""
         body, cause, words = IN_A_CALL[name]
-        limit = 1.0 if cause == "timeout" else 30.0
+        limit = 0.2 if cause == "timeout" else 30.0
         verdict = judged(written(tmp_path, doing(body, head="KEPT = []")), limit_s=limit)
         assert verdict.status == ("timeout" if cause == "timeout" else "wrong"), verdict
         assert re.fullmatch(cause, verdict.cause), verdict
-        assert re.search(words.replace("[", r"\[").replace("$", r"\$"), verdict.reason), verdict.reason
+        assert re.search(words.replace("[", r"\[").replace("$", r"\$").replace("(0", r"\(0"), verdict.reason), (
+            verdict.reason
+        )
 
     def test_a_late_answer_is_not_taken_for_the_next(self, tmp_path: Path) -> None:
         """A forked child answers the first call again; asked twice, the subject has crashed, and never passes."""
@@ -235,7 +237,7 @@ class TestLimits:
         note = tmp_path / "pid"
         child = f"import os; os.setsid(); open({str(note)!r}, 'w').write(str(os.getpid())); import time; time.sleep(90)"
         body = f"import subprocess, sys, time\nsubprocess.Popen([sys.executable, '-c', {child!r}])\ntime.sleep(90)"
-        assert judged(written(tmp_path, doing(body)), limit_s=3.0).cause == "timeout"
+        assert judged(written(tmp_path, doing(body)), limit_s=0.6).cause == "timeout"
         pid = int(note.read_text())
         deadline = time.monotonic() + 10.0
         while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
