@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-INNER = ("__wrapped__", "forward")  # the function behind a decorator, and that behind torch's Module.__call__
+INNER = ("__wrapped__", "_orig_mod", "forward")  # behind a decorator, torch.compile of a Module, and Module.__call__
 BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 EXAMPLE = (
     'such as OPS = {"token_kl": token_kl}; `gates ops` lists the names, `gates init NAME` writes a file to fill in'
