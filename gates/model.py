@@ -174,7 +174,7 @@ class Op:
     """One operation that subjects provide.
 
     `inputs` describes each keyword: shape, dtype, unit, legal values. Those in `optional` are given only in the cases
-    that are about them; a subject whose function has no argument for one is `unsupported` there. Those in `fixed` select one of several
+    that are about them, else left out or None; a subject whose function has no argument for one is `unsupported` there. Those in `fixed` select one of several
     ops of the same name.
 
     A preset, named by the conventions in `key`, makes a choice on each of `axes`; a subject may declare another. `axes` maps

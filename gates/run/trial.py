@@ -139,12 +139,14 @@ class RunningTrial(RunningDraw):
         """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in mid-call.
 
         Raises:
-            UnsupportedError: the subject answers `unsupported`, or its function lacks an optional argument of this call;
-                neither is a failure.
+            UnsupportedError: the subject answers `unsupported`, or its function lacks an optional argument that this call
+                sets to something else than None; neither is a failure.
         """
-        if lacked := [name for name in inputs if name in op.optional and self._provided(op).lacks(name)]:
-            raise UnsupportedError(_declined(op, lacked[0]))
-        outcome = self.caller(op.name, inputs, layout or {}, kill_after_s)
+        lacked = [name for name in inputs if name in op.optional and self._provided(op).lacks(name)]
+        if asked := [name for name in lacked if inputs[name] is not None]:
+            raise UnsupportedError(_declined(op, asked[0]))
+        given = {name: value for name, value in inputs.items() if name not in lacked}
+        outcome = self.caller(op.name, given, layout or {}, kill_after_s)
         if outcome.kind == "unsupported":
             raise UnsupportedError(outcome.error)
         return outcome
@@ -188,7 +190,7 @@ class RunningTrial(RunningDraw):
         unexpected = UNEXPECTED.search(outcome.error) if provided.arguments == () else None
         if unexpected and unexpected[1] in op.optional:
             raise UnsupportedError(_declined(op, unexpected[1]))
-        lacked = [name for name in inputs if provided.lacks(name)]
+        lacked = [name for name in inputs if name not in op.optional and provided.lacks(name)]
         if not lacked:
             return ""
         described = f" ({op.inputs[lacked[0]]})" if lacked[0] in op.inputs else ""

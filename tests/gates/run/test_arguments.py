@@ -41,6 +41,12 @@ def judged(folder: Path, text: str, asked: Gate) -> Verdict:
     return found.verdict
 
 
+def test_without_it_nothing_is_passed(tmp_path: Path) -> None:
+    """None is what an optional argument is where nobody asks for it."""
+    verdict = judged(tmp_path, "def double(x):\n    return {'y': 2 * x}", gate(delta=None))
+    assert verdict.status == "correct", verdict
+
+
 RAISES = "TypeError: inner() got an unexpected keyword argument 'delta'"
 INNER = "def inner(x):\n    return {'y': 2 * x}\n"
 
