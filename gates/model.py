@@ -192,8 +192,8 @@ class Op:
     """One operation that subjects provide.
 
     `inputs` describes each keyword: shape, dtype, unit, legal values. Those in `optional` are given only in the cases
-    that are about them; a subject that does not take one is `unsupported` there. Those in `fixed` select one of several
-    ops of the same name.
+    that are about them, else left out or None; a subject whose function has no argument for one is `unsupported` there. Those in `fixed` select one of several
+    ops of the same name; those in `settings` are optional too, and belong to a preset.
 
     A preset, named by the conventions in `key`, makes a choice on each of `axes`; a subject may declare another. `axes` maps
     each axis to its choices and their names in reports. `preset` returns the choices for the conventions of a case.
@@ -206,6 +206,7 @@ class Op:
     inputs: Mapping[str, str] = field(default_factory=dict)
     oracle: Callable[..., Any] | None = None
     optional: Collection[str] = ()
+    settings: Collection[str] = ()
     fixed: Mapping[str, Wire] = field(default_factory=dict)
     textbook: Callable[..., Mapping[str, Array]] | None = None
     key: tuple[str, ...] = ()
@@ -221,11 +222,17 @@ class Provided:
         op: the name of the op.
         conventions: the choices that it has, by convention.
         implied: the axes on which it has one choice and for which its function has no argument; they are not passed to it.
+        arguments: the names by which its function takes arguments; None: any, empty: unknown.
     """
 
     op: str
     conventions: Mapping[str, tuple[Wire, ...]] = field(default_factory=dict)
     implied: tuple[str, ...] = ()
+    arguments: tuple[str, ...] | None = ()
+
+    def lacks(self, name: str) -> bool:
+        """Whether its function is known to have no argument of this name, which would be passed to it."""
+        return bool(self.arguments) and name not in (self.arguments or ()) and name not in self.implied
 
 
 @dataclass(frozen=True, slots=True)

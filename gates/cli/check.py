@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import engines, seeds
+from gates.cli import engines, seeds, time_limits
 from gates.config.format_names import CheckFormat, FailOn
 from gates.errors import EXIT_CODES
 
@@ -15,7 +15,7 @@ EXAMPLES = f"""Examples:
 
 gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
 gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl ·
-gates check --format junit > gates.xml
+gates check --format junit > gates.xml · gates check --subject ./jitted.py --time-limit 120
 
 {EXIT_CODES}"""
 
@@ -104,6 +104,14 @@ def check(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format jsonl.")] = False,
     memory_limit: engines.MemoryLimit = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            callback=time_limits.positive,
+            metavar="SECONDS",
+            help="Time of each call of a subject; the first of an op in a process, which may compile, has five times as much. Default: that of its case, mostly 20.",
+        ),
+    ] = None,
     minimise: Annotated[
         bool, typer.Option(help="Shrink the inputs of the first few failures; `gates replay` judges them again.")
     ] = True,
@@ -117,7 +125,7 @@ def check(
 
     Exit code: 0 held · 1 a subject failed or a requirement is unmet · 2 usage · 3 nothing was measured · 4 our own fault (a gate raised, disk full) · 130 interrupted.
 
-    The table tool.gates of a project's pyproject.toml sets defaults: subjects, select, require, model, python, jobs, seed, out, format, fail_on, waivers. Options of the command line take precedence.
+    The table tool.gates of a project's pyproject.toml sets defaults: subjects, select, require, model, python, jobs, seed, out, format, fail_on, waivers, time_limit. Options of the command line take precedence.
     """
     from gates.cli import check_run
 
@@ -141,6 +149,7 @@ def check(
         form=form,
         as_json=as_json,
         memory_limit=memory_limit,
+        time_limit=time_limit,
         shrink_seconds=minimise_seconds if minimise else 0.0,
         fail_on=fail_on,
         strict=strict,

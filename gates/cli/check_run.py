@@ -28,6 +28,7 @@ from gates.run.plan import Options, PlannedCase, plan
 from gates.run.resume import Resumed
 from gates.run.session import CheckRequest, RunInfo
 from gates.run.shards import Shard
+from gates.run.time_limits import TIMEOUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Arguments:
     form: CheckFormat | None
     as_json: bool
     memory_limit: float | None
+    time_limit: float | None  # seconds of each call
     shrink_seconds: float  # for each failure; 0: failures are not shrunk
     fail_on: Grade | None = None
     strict: bool = False
@@ -103,6 +105,10 @@ def conduct(arguments: Arguments) -> int:
         screen.interrupted(run.writer.path)
         typer.echo(f"go on with: {resuming.command(run.header.command, run.writer.path)}", err=True)
         return session.INTERRUPTED
+    except ConfigurationError:  # of a subject, which only its worker can find
+        if not screen.verdicts:
+            run.writer.path.unlink(missing_ok=True)
+        raise
     except (FaultError, OSError) as error:
         raise output.ended_early(
             error, run.writer.path, resuming.command(run.header.command, run.writer.path)
@@ -178,6 +184,9 @@ def _options(arguments: Arguments, settings: Settings) -> Options:
         quick=arguments.quick,
         full=arguments.full,
         model=setup.model(arguments.model or settings.model),
+        time_limit=settings.time_limit if arguments.time_limit is None else arguments.time_limit,
+        time_limit_option="--time-limit",
+        most_timeouts=TIMEOUTS,
     )
 
 

@@ -30,6 +30,7 @@ class Settings(BaseModel):
     format: CheckFormat | None = None
     fail_on: FailOn | None = None
     waivers: str | None = None
+    time_limit: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="seconds of each call")
 
     def at(self, root: Path) -> Settings:
         """Return the settings with absolute paths; names of subjects, models and programs are unchanged."""

@@ -33,7 +33,8 @@ def ask(program: Program, worker: Worker, example: Inputs) -> list[Sample]:
         left = deadline - time.monotonic()
         if left <= 0.0 or not worker.alive:
             break
-        outcome = worker.call(program.op, inputs, limit_s=min(CALL_S, left))
+        limit = min(CALL_S, left)
+        outcome = worker.call(program.op, inputs, limit_s=limit, first_more_s=left - limit)
         if outcome.kind == "value" and (sample := sampled(program, inputs, outcome)) is not None:
             samples.append(sample)
     return samples

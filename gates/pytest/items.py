@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from gates.cli import project, seeds, setup
+from gates.cli import project, seeds, setup, time_limits
 from gates.errors import FaultError
 from gates.model import DEFAULT, FAILURES, NOT_JUDGED, STRICT, ConfigurationError, Grade, Verdict, failing
 from gates.registry import load
@@ -20,6 +20,7 @@ from gates.report.labels import shown
 from gates.results.escape import one_line
 from gates.run.engines.subject_workers import SubjectWorkers
 from gates.run.plan import Options, PlannedCase, plan
+from gates.run.time_limits import TIMEOUTS
 
 NAME = "gates"  # the first part of every item's id: gates::numpy::kl.k3.matches-definition[small]
 
@@ -70,6 +71,7 @@ class Judge:
             request = project.request(load(), line)
             model = setup.model(request.settings.model, "[tool.gates] model")
             text = option("--gates-seed")
+            limit = time_limits.positive(option("--gates-time-limit"))
             seed = seeds.chosen(None if text is None else seeds.parse(text), request.settings.seed)
         except (ConfigurationError, typer.BadParameter) as error:
             raise pytest.UsageError(f"--gates: {error}") from None
@@ -80,7 +82,15 @@ class Judge:
         self.requirements = request.requirements
         self.fail_on: Grade = STRICT if strict else option("--gates-fail-on") or request.settings.fail_on or DEFAULT
         self.cases = sorted(plan(request.gates, subjects, quick=quick), key=lambda planned: order[planned.subject.name])
-        self.workers = SubjectWorkers(Options(seed=seed, quick=quick, model=model))
+        options = Options(
+            seed=seed,
+            quick=quick,
+            model=model,
+            time_limit=request.settings.time_limit if limit is None else limit,
+            time_limit_option="--gates-time-limit",
+            most_timeouts=TIMEOUTS,
+        )
+        self.workers = SubjectWorkers(options)
         self.drawn = seed if isinstance(seed, seeds.Drawn) else None
         config.option.gates_seed = str(int(seed))  # one for all processes of xdist
         if config.args_source is not pytest.Config.ArgsSource.ARGS:

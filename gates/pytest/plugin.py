@@ -45,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="The mildest grade that fails; a milder one passes with a warning. Default: that of [tool.gates], else wrong.",
     )
     group.addoption("--gates-strict", action="store_true", help="The same as --gates-fail-on=imprecise.")
+    group.addoption(
+        "--gates-time-limit",
+        metavar="SECONDS",
+        type=float,
+        help="Time of each call; the first of an op has five times as much. Default: that of [tool.gates], else of its case.",
+    )
     group.addoption("--gates-python", metavar="PATH", help="The interpreter for a subject FILE.")
 
 

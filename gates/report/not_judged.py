@@ -14,6 +14,7 @@ OTHER = ", not "
 UNDECLARED = " does not declare "
 OF_PRESETS = " is asked of presets only"  # part of a reason of `gates.run.choices`
 IMPOSSIBLE = " cannot be asked: "  # part of another
+GIVEN_UP = "after "  # begins the reason of `gates.run.time_limits`: after 3 timeouts of an op
 FEW = 2  # causes up to which each is quoted
 
 
@@ -52,7 +53,9 @@ def counted(counts: Mapping[tuple[str, str, str], int], subject: str) -> list[st
     mine = {reason: (status, count) for (name, status, reason), count in counts.items() if name == subject}
     ops = sorted({reason.partition(UNDEFINED)[0] for reason in mine if reason.endswith(f"{UNDEFINED}{subject}")})
     choices = sorted(reason for reason in mine if UNDEFINED not in reason and (OTHER in reason or UNDECLARED in reason))
-    unasked = sum(count for status, count in mine.values() if status == "not asked")
+    unasked = {reason: count for reason, (status, count) in mine.items() if status == "not asked"}
+    given_up = sorted(reason for reason in unasked if reason.startswith(GIVEN_UP))
+    refuted = sum(count for reason, count in unasked.items() if reason not in given_up)
     of_presets = {reason.partition(OF_PRESETS)[0] for reason in mine if OF_PRESETS in reason}
     others = sorted(
         (
@@ -75,8 +78,9 @@ def counted(counts: Mapping[tuple[str, str, str], int], subject: str) -> list[st
         )
     if len(choices) > FEW:
         parts.append(f"{len(choices)} conventions that it does not declare (-v)")
-    if unasked:
-        parts.append(f"{unasked} {'case' if unasked == 1 else 'cases'} not asked of ops whose definition does not hold")
+    if refuted:
+        parts.append(f"{refuted} {'case' if refuted == 1 else 'cases'} not asked of ops whose definition does not hold")
+    parts += [f"{unasked[why]} {'case' if unasked[why] == 1 else 'cases'} not asked {why}" for why in given_up]
     parts += choices if len(choices) <= FEW else []
     parts += others[:FEW]
     if len(others) > FEW:

@@ -28,7 +28,7 @@ every op.
 
 from __future__ import annotations
 
-from typing import Any
+{standard}from typing import Any
 
 import numpy as np
 {imports}
@@ -96,8 +96,11 @@ def scaffold(
     imports = f"{frameworks.IMPORTS[framework]}\n" if framework else ""
     versions = f", {frameworks.VERSIONS[framework]}" if framework else ""
     needs = f"NumPy, {framework}" if framework else "NumPy"
-    parts = [HEAD.format(name=name, file=file, imports=imports, versions=versions, needs=needs)]
-    if framework is not None and any(frameworks.differentiated(op) for op in chosen):
+    helped = framework is not None and any(frameworks.differentiated(op) for op in chosen)
+    standard = "import functools\n" if helped else ""
+    head = {"name": name, "file": file, "standard": standard, "imports": imports, "versions": versions, "needs": needs}
+    parts = [HEAD.format(**head)]
+    if framework is not None and helped:
         parts.append(frameworks.HELPERS[framework])
     parts += [_function(op, conventions[op.name], framework) for op in chosen]
     if others:

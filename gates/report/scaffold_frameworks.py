@@ -69,6 +69,7 @@ def {op}_of_arrays({signature}):
     "{op}",
 {choices}
 )
+@functools.wraps({op}_of_arrays)  # its arguments: cases with one deleted there are `unsupported`
 def {op}(**inputs):
     """Return the loss of `{op}_of_arrays`, and its gradient by `{variable}`."""
     return loss_and_gradient({op}_of_arrays, "{variable}", inputs)

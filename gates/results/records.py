@@ -138,6 +138,7 @@ class HeaderRecord(StrictRecord):
     quick: bool
     full: bool = False
     fail_on: Grade = Field("wrong", description="the mildest grade that fails the run")
+    time_limit: float | None = Field(None, description="seconds of each call; null: those of its case")
     definitions: str = Field("", description="the version of docs/definitions.md that was judged by")
     model: str | None
     gates: list[str]

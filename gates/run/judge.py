@@ -100,6 +100,7 @@ def judge(
                 declared(caller, subject, hello),
                 scratch,
                 not options.full,
+                provides=hello.provides,
                 once=None if answers is None else partial(answers.ask, subject),
             )
             for item in gate.check(trial):

@@ -29,7 +29,7 @@ def plain(gate: Gate, case: Case, inputs: Mapping[str, Any]) -> bool:
         return False
     if any(case.conventions.get(name, value) != value for name, value in NEUTRAL.items()):
         return False
-    optional = {name for op in gate.ops for name in op.optional} - set(AXES)
+    optional = {name for op in gate.ops for name in op.optional if name not in {*AXES, *op.settings}}
     if any(inputs.get(name) is not None for name in optional):
         return False
     arrays = [value for value in inputs.values() if isinstance(value, np.ndarray)]

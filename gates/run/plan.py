@@ -40,6 +40,9 @@ class Options:
     quick: bool = False
     full: bool = False  # all draws of statistical gates; without it a tenth
     model: str | None = None
+    time_limit: float | None = None  # seconds of every call; None: those of its case
+    time_limit_option: str = ""  # the option that sets `time_limit`, which messages name
+    most_timeouts: int = 0  # of an op of a subject, after which its other cases are not asked; 0: all are
     mutant: Mapping[str, str] | None = None  # the patch target and the patch that each worker applies
 
 

@@ -204,6 +204,7 @@ def header(info: RunInfo) -> HeaderRecord:
         quick=options.quick,
         full=options.full,
         fail_on=info.fail_on,
+        time_limit=options.time_limit,
         definitions=DEFINITIONS,
         model=options.model,
         gates=[gate.id for gate in info.gates],

@@ -22,6 +22,7 @@ from gates.model import (
     Op,
     Outcome,
     Output,
+    Provided,
     Recipe,
     Relation,
     Role,
@@ -33,7 +34,7 @@ from gates.model import (
 from gates.run.compare import worst, worst_claimed
 from gates.run.oracle_cache import OracleCache
 
-UNEXPECTED = re.compile(r"^TypeError: .*unexpected keyword argument '(\w+)'")
+UNEXPECTED = re.compile(r"^TypeError: .*unexpected keyword argument '(\w+)'")  # read only where no signature is known
 TEXTBOOK = (
     "derived: twice the running error bound of a careful program in the dtype of the data, the widest of its usual forms, "
     "and the oracle's own rounding"
@@ -119,6 +120,7 @@ class RunningTrial(RunningDraw):
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
+    provides: Mapping[str, Provided] = field(default_factory=dict)  # the subject's handshake, by op
     once: Once | None = None  # answers calls that were made before, for `got_once`; None: every call runs
 
     @property
@@ -137,9 +139,14 @@ class RunningTrial(RunningDraw):
         """Run an op in the worker and return the outcome; `kill_after_s` kills the worker in mid-call.
 
         Raises:
-            UnsupportedError: the subject answers `unsupported`, which is no failure.
+            UnsupportedError: the subject answers `unsupported`, or its function lacks an optional argument that this call
+                sets to something else than None; neither is a failure.
         """
-        outcome = self.caller(op.name, inputs, layout or {}, kill_after_s)
+        lacked = [name for name in inputs if name in op.optional and self._provided(op).lacks(name)]
+        if asked := [name for name in lacked if inputs[name] is not None]:
+            raise UnsupportedError(_declined(op, asked[0]))
+        given = {name: value for name, value in inputs.items() if name not in lacked}
+        outcome = self.caller(op.name, given, layout or {}, kill_after_s)
         if outcome.kind == "unsupported":
             raise UnsupportedError(outcome.error)
         return outcome
@@ -156,22 +163,38 @@ class RunningTrial(RunningDraw):
 
     def checked(self, op: Op, outcome: Outcome, inputs: Mapping[str, Wire]) -> dict[str, Any]:
         """Return the outputs of a call, which must have the declared shape and dtype."""
-        if (
-            outcome.kind == "raised"
-            and (unexpected := UNEXPECTED.search(outcome.error))
-            and unexpected[1] in op.optional
-        ):
-            raise UnsupportedError(f"{op.name} does not take `{unexpected[1]}`, which is optional")
         if outcome.kind != "value":
             own = outcome.error.startswith(f"{op.name} ")  # the worker's own sentence
             reason = outcome.error if own else f"{op.name} {outcome.kind}: {outcome.error}"
-            raise SubjectFaultError(outcome.kind, reason)
+            raise SubjectFaultError(outcome.kind, reason + self._missing(op, outcome, inputs))
         for name, output in op.outputs.items():
             if name not in outcome.value:
                 raise SubjectFaultError("shape", f"{op.name} returned {sorted(outcome.value)}, must have {name!r}")
             if problem := _misfit(outcome.value[name], output, inputs):
                 raise SubjectFaultError("shape", f"{op.name}.{name} {problem}")
         return {name: _as_array(value, op.outputs.get(name)) for name, value in outcome.value.items()}
+
+    def _provided(self, op: Op) -> Provided:
+        return self.provides.get(op.name) or Provided(op.name)
+
+    def _missing(self, op: Op, outcome: Outcome, inputs: Mapping[str, Wire]) -> str:
+        """Return a clause on the required argument that the subject's function lacks and that made it raise, or "".
+
+        Raises:
+            UnsupportedError: a callable without a signature, or a program that names no arguments, refuses an optional
+                argument in the words of Python.
+        """
+        provided = self._provided(op)
+        if outcome.kind != "raised":
+            return ""
+        unexpected = UNEXPECTED.search(outcome.error) if provided.arguments == () else None
+        if unexpected and unexpected[1] in op.optional:
+            raise UnsupportedError(_declined(op, unexpected[1]))
+        lacked = [name for name in inputs if name not in op.optional and provided.lacks(name)]
+        if not lacked:
+            return ""
+        described = f" ({op.inputs[lacked[0]]})" if lacked[0] in op.inputs else ""
+        return f"; it has no argument `{lacked[0]}`{described}, which {op.name} is given: `gates ops {op.name}`"
 
     def agrees(
         self, quantity: str, got: Wire, want: Wire, limits: Wire, *, scale: Wire | None = None, where: str = ""
@@ -233,13 +256,17 @@ class RunningTrial(RunningDraw):
         return self.case.level or self.gate.level
 
     def _level(self, quantity: str) -> Level:
-        return self.gate.bounds[quantity].level or self.level
+        return self.level if self.level == "hardening" else self.gate.bounds[quantity].level or self.level
 
     def _limit(self, quantity: str) -> tuple[float, str]:
         """Return a limit and the reason for it."""
         bound = self.gate.bounds[quantity]
         limit = bound.limit(self) if callable(bound.limit) else bound.limit
         return float(limit), f"{bound.kind}: {bound.because}"
+
+
+def _declined(op: Op, name: str) -> str:
+    return f"{op.name} does not take `{name}`, which is optional"
 
 
 KINDS = {"f": "floating-point numbers", "i": "integers", "b": "booleans", "scalar": "a number"}

@@ -88,7 +88,14 @@ def shrink_case(
     progress = progress or Progress()
     deadline = time.monotonic() + budget_s
     seed = seed_of(planned, options)
-    asker = Asker(planned.subject, options.threads, options.mutant, quick=not options.full, deadline=deadline)
+    asker = Asker(
+        planned.subject,
+        options.threads,
+        options.mutant,
+        quick=not options.full,
+        deadline=deadline,
+        time_limit=options.time_limit,
+    )
     trusted: Asker | None = None
     try:
         planned = chosen(planned, asker.alive().hello)

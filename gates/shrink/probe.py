@@ -29,7 +29,8 @@ from gates.model import (
 from gates.run.choices import chosen
 from gates.run.judge import lacking
 from gates.run.oracle_cache import OracleCache
-from gates.run.plan import PlannedCase
+from gates.run.plan import Options, PlannedCase
+from gates.run.time_limits import TimeLimit
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch
 from gates.shrink import rollout_cut
 from gates.worker.process import Worker, WorkerError
@@ -84,6 +85,7 @@ class Asker:
     mutant: Mapping[str, str] | None = None
     quick: bool = True
     deadline: float = math.inf  # in time.monotonic(), for every call
+    time_limit: float | None = None  # seconds of each call; None: those of its case
     worker: Worker | None = field(default=None, init=False)
 
     def ask(self, gate: Gate, case: Case, inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None) -> Answer:
@@ -105,9 +107,12 @@ class Asker:
             op: str, arguments: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
             arguments = rollout_cut.less(arguments, cut or {})
-            limit = min(kill_after_s or case.limit_s, max(0.0, self.deadline - time.monotonic()))
+            limit = TimeLimit.of(case, Options(time_limit=self.time_limit))
+            left = max(0.0, self.deadline - time.monotonic())
+            seconds = min(kill_after_s or limit.seconds, left)
+            more = 0.0 if kill_after_s else min(limit.first_more, left - seconds)
             try:
-                outcome = self.alive().call(op, arguments, limit_s=limit, layout=layout)
+                outcome = self.alive().call(op, arguments, limit_s=seconds, layout=layout, first_more_s=more)
             except KeyboardInterrupt:
                 self.close()  # the worker is in the middle of a call
                 raise
@@ -116,7 +121,9 @@ class Asker:
 
         evidence: list[Evidence] = []
         with Scratch() as scratch:
-            trial = RunningTrial(inputs, OracleCache(), gate, case, caller, scratch, self.quick)
+            trial = RunningTrial(
+                inputs, OracleCache(), gate, case, caller, scratch, self.quick, provides=worker.hello.provides
+            )
             state, kind, reason, failing = _run(gate, trial, evidence)
         preconditions = all(item.holds for item in evidence if item.role == "signal")
         return Answer(state, kind, reason, failing, preconditions, tuple(calls), tuple(trial.comparisons))

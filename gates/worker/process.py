@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import FaultError, scarce, sentence
-from gates.model import AXES, ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
-from gates.worker import frames, worker
+from gates.model import ConfigurationError, Outcome, OutcomeKind, Recipe, Subject, Wire
+from gates.worker import frames, handshake, worker
+from gates.worker.handshake import Hello as Hello  # noqa: PLC0414  of `Worker.hello`
 from gates.worker.watch import MARK, TICK_S, Watch
 
 PROTOCOL = 1  # version of docs/protocol.md
@@ -42,15 +43,6 @@ class WorkerError(Exception):
         self.kind = kind  # absent · broken · scarce · crashed · timeout · limit
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """The handshake of a subject."""
-
-    provides: Mapping[str, Provided]
-    documented: Mapping[str, str]
-    versions: Mapping[str, str]
-
-
 @dataclass(slots=True)
 class Worker:
     """A running subject, made by `start`. The caller must call `close`."""
@@ -64,6 +56,7 @@ class Worker:
     hello: Hello = field(default_factory=lambda: Hello({}, {}, {}))
     patched_calls: int = 0
     calls: int = 0
+    answered: set[str] = field(default_factory=set)  # the ops that have returned a value
     watch: Watch = field(init=False)
     _closing: threading.RLock = field(init=False, default_factory=threading.RLock)
 
@@ -135,20 +128,38 @@ class Worker:
                 )
                 raise WorkerError("crashed", message) from None
             raise
+        if hello.get("kind") == "usage":
+            raise ConfigurationError(str(hello.get("error") or f"{self.subject.entry} cannot be judged as it is"))
         if hello.get("kind") != "ready":
             kind = str(hello.get("kind")) if hello.get("kind") in {"absent", "scarce"} else "broken"
             raise WorkerError(kind, str(hello.get("error") or f"it answered {_short(hello)}, must be ready"))
         if self.subject.module.startswith("gates.") and not self.subject.is_program:
             _same_checkout(self.subject, hello.get("code", {}))
         try:
-            self.hello = _hello(hello)
+            self.hello = handshake.parsed(hello)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WorkerError("broken", f"its first answer is not what docs/protocol.md says: {error!r}") from None
 
     def call(
-        self, op: str, inputs: Mapping[str, Wire | Recipe], *, limit_s: float, layout: Mapping[str, str] | None = None
+        self,
+        op: str,
+        inputs: Mapping[str, Wire | Recipe],
+        *,
+        limit_s: float,
+        layout: Mapping[str, str] | None = None,
+        first_more_s: float = 0.0,
+        remedy: str = "",
     ) -> Outcome:
-        """Run one op. A crash or a timeout ends this worker and is the outcome."""
+        """Run one op. A crash or a timeout ends this worker and is the outcome.
+
+        Args:
+            op: its name.
+            inputs: its arguments.
+            limit_s: the seconds in which it must answer.
+            layout: the memory layout of arrays that have another one than their own.
+            first_more_s: the seconds more that it has until it has answered once, because it may compile.
+            remedy: what sets another limit, for the message of a timeout.
+        """
         implied = self.implied(op)
         plain = {
             name: dict(value.spec) if isinstance(value, Recipe) else value
@@ -159,11 +170,15 @@ class Worker:
         self.calls += 1
         request = {"id": self.calls, "op": op, "inputs": plain, "layout": dict(layout or {})}
         try:
-            outcome = self._outcome(self._exchange(request, limit_s), start)
+            more = 0.0 if op in self.answered else first_more_s
+            why = f" ({limit_s:g} s, and {more:g} s more for a first call, which may compile)" if more else ""
+            outcome = self._outcome(self._exchange(request, limit_s + more, why + remedy), start)
         except WorkerError as error:
             self.close()
             ended: OutcomeKind = "timeout" if error.kind == "timeout" else "crashed"
             return Outcome(ended, error=str(error), seconds=time.monotonic() - start)
+        if outcome.kind == "value":
+            self.answered.add(op)
         return outcome
 
     def implied(self, op: str) -> tuple[str, ...]:
@@ -212,7 +227,7 @@ class Worker:
                 os.close(fd)
             self.log.close()
 
-    def _exchange(self, tree: Any, limit_s: float) -> dict[str, Any]:
+    def _exchange(self, tree: Any, limit_s: float, remark: str = "") -> dict[str, Any]:
         """Write a frame while reading the answer, so that two full pipes cannot deadlock."""
         parts = [memoryview(part).cast("B") for part in frames.encode(tree)]
         inbox = _Inbox()
@@ -224,7 +239,7 @@ class Worker:
             while True:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise WorkerError("timeout", f"no answer within {limit_s:g} s; {self._last_words()}")
+                    raise WorkerError("timeout", f"no answer within {limit_s:g} s{remark}; {self._last_words()}")
                 events = ready.select(min(left, TICK_S))
                 if reason := self.watch.look():
                     raise WorkerError("limit", f"{reason}; {self._last_words()}")
@@ -276,29 +291,6 @@ class Worker:
         tail = os.pread(fd, LOG_TAIL, max(0, os.fstat(fd).st_size - LOG_TAIL)).decode(errors="replace")
         text = " ".join("".join(c if c.isprintable() else " " for c in tail).split())  # without terminal escapes
         return f"its last words: {text}" if text else "it wrote nothing to standard error"
-
-
-def _hello(answer: Mapping[str, Any]) -> Hello:
-    arguments = answer.get("arguments", {})
-    provides = {
-        op: Provided(
-            op,
-            {name: tuple(values) for name, values in conventions.items()},
-            _implied(conventions, arguments.get(op)),
-        )
-        for op, conventions in answer["provides"].items()
-    }
-    documented, versions = answer.get("documented", {}), answer.get("versions", {})
-    for name, texts in (("documented", documented), ("versions", versions)):
-        if not all(isinstance(text, str) for text in texts.values()):
-            raise TypeError(f"`{name}` must hold text")
-    return Hello(provides, documented, versions)
-
-
-def _implied(conventions: Mapping[str, Any], arguments: list[str] | None) -> tuple[str, ...]:
-    """Return the axes on which one choice is declared and for which the function has no argument."""
-    single = [axis for axis in AXES if len(conventions.get(axis, ())) == 1]
-    return () if arguments is None else tuple(axis for axis in single if axis not in arguments)
 
 
 def _same_checkout(subject: Subject, code: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """Serve one subject in a process of its own (docs/protocol.md); standard library and NumPy only.
 
 The judge runs this file by path with `python -I` in the subject's interpreter, so that the judge's environment does not
-shadow the subject's. frames.py is loaded by path too.
+shadow the subject's. frames.py and declarations.py are loaded by path too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import errno
 import functools
 import importlib
 import importlib.util
-import inspect
 import io
 import os
 import platform
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import ModuleType
 
-    from gates.worker import frames
+    from gates.worker import declarations, frames
 
 
 def _beside(name: str) -> ModuleType:
@@ -48,7 +47,7 @@ def _beside(name: str) -> ModuleType:
 
 
 if not TYPE_CHECKING:
-    frames = _beside("frames")
+    declarations, frames = _beside("declarations"), _beside("frames")
 
 READ_AHEAD = 1 << 16  # bytes: a small request is read by one system call instead of three
 SCARCE = (  # messages of exceptions for scarce resources; the last is from resource.setrlimit
@@ -129,18 +128,6 @@ def rebuild(array: np.ndarray[Any, Any], layout: str) -> np.ndarray[Any, Any]:
     raise ValueError(f"layout {layout!r} must be strided, read-only, big-endian, misaligned, bfloat16 or 0-d")
 
 
-def _load(name: str, path: str, settings: Mapping[str, Any]) -> ModuleType:
-    """Load a subject's file under its dotted name, even if that is not importable in this interpreter."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    module.__dict__["SETTINGS"] = dict(settings)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _find(reference: str) -> tuple[Any, str]:
     module, _, path = reference.partition(":")
     owner: Any = importlib.import_module(module) if module not in sys.modules else sys.modules[module]
@@ -189,78 +176,27 @@ def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Applied | None]:
     own = mutant is not None and mutant["target"].partition(":")[0] == start["module"]
     if mutant is not None and not own:
         applied = Applied(**mutant)
-    module = _load(start["module"], start["entry"], start["settings"])
+    module = declarations.load(start["module"], start["entry"], start["settings"])
     if mutant is not None and own:  # the target is in the subject's own file, which is loaded only now
         applied = Applied(**mutant)
     return module, applied
 
 
-def _operations(module: ModuleType) -> dict[str, Callable[..., Any]]:
-    operations: Any = getattr(module, "OPS", None)
-    if not isinstance(operations, dict) or not all(callable(op) for op in operations.values()):
-        raise TypeError(f"{module.__name__} must define OPS, a dict from the name of an op to a function")
-    if not all(isinstance(name, str) for name in operations):
-        raise TypeError(f"the keys of OPS are {list(operations)}, must be names of ops")
-    own: dict[str, Callable[..., Any]] = {}
-    for name, op in operations.items():
-        inside = getattr(op, "__module__", "") == module.__name__
-        function: Any = getattr(module, getattr(op, "__name__", ""), op) if inside else op
-        own[name] = function  # the mutated function, if any
-    return own
-
-
-def _conventions(module: ModuleType, operations: Mapping[str, Any]) -> dict[str, dict[str, list[Any]]]:
-    """Return CONVENTIONS; a string of choices is refused, since it would be read letter by letter."""
-    declared: dict[str, dict[str, list[Any]]] = {}
-    for op, conventions in _table(module, "CONVENTIONS").items():
-        if op not in operations:
-            raise TypeError(f"CONVENTIONS names {op!r}, which OPS does not define")
-        if not isinstance(conventions, dict):
-            raise TypeError(f"CONVENTIONS[{op!r}] is {conventions!r}, must be a dict from a convention to its choices")
-        declared[op] = {}
-        for name, choices in conventions.items():
-            if not isinstance(choices, list | tuple | set | frozenset):
-                raise TypeError(
-                    f"CONVENTIONS[{op!r}][{name!r}] is {choices!r}, must be a tuple of the choices, such as ({choices!r},)"
-                )
-            declared[op][name] = list(choices)
-    return declared
-
-
-def _table(module: ModuleType, name: str) -> dict[str, Any]:
-    """Return an optional dict of the subject's module."""
-    table: Any = getattr(module, name, {})
-    if not isinstance(table, dict):
-        raise TypeError(f"{name} is a {type(table).__name__}, must be a dict")
-    return table
-
-
 def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[str]) -> dict[str, Any]:
-    conventions = _conventions(module, operations)
+    conventions, table = declarations.conventions(module, operations), declarations.table
     return {
         "kind": "ready",
         "provides": {name: conventions.get(name, {}) for name in operations},
-        "arguments": {name: _arguments(function) for name, function in operations.items()},
-        "documented": dict(_table(module, "DEPARTURES_DOCUMENTED")),
+        "arguments": {name: declarations.arguments(function) for name, function in operations.items()},
+        "documented": dict(table(module, "DEPARTURES_DOCUMENTED")),
         "code": _code(),
         "versions": {
             "python": platform.python_version(),
             "numpy": np.__version__,
             **({"preloaded": ", ".join(preloaded)} if preloaded else {}),
-            **{key: str(value) for key, value in _table(module, "VERSIONS").items()},
+            **{key: str(value) for key, value in table(module, "VERSIONS").items()},
         },
     }
-
-
-def _arguments(function: Callable[..., Any]) -> list[str] | None:
-    """Return the names of a function's arguments; None if it takes any keyword, [] if it has no signature."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return [parameter.name for parameter in parameters]
 
 
 def _code() -> dict[str, str]:
@@ -315,6 +251,8 @@ def _words(error: BaseException) -> str:
     except BaseException:
         text = "(its text raises)"
     name = type(error).__name__
+    if isinstance(error, declarations.UsageError):
+        return text[: frames.ERROR_LIMIT]
     if isinstance(error, NotImplementedError):
         return (text or f"{name} without a reason")[: frames.ERROR_LIMIT]
     where = _place(error)
@@ -333,11 +271,13 @@ def _place(error: BaseException) -> str:
 
 
 def _kind(error: BaseException, start: Mapping[str, Any]) -> str:
-    """Return why a subject did not start: a dependency is `absent`, resources are `scarce`, or it is `broken`.
+    """Return why a subject did not start: `usage`, a dependency is `absent`, resources are `scarce`, or it is `broken`.
 
     A subject that cannot run here raises NotImplementedError. A missing module is absent only if no part of it is here:
     `mylib.sub` without `mylib`, and no such file in the subject's folder.
     """
+    if isinstance(error, declarations.UsageError):
+        return "usage"
     if isinstance(error, OSError | ImportError | ValueError) and any(phrase in str(error) for phrase in SCARCE):
         return "scarce"
     if isinstance(error, NotImplementedError | PreloadError):
@@ -376,7 +316,7 @@ def main() -> None:
     try:
         preloaded = [_preload(library) for library in start["preload"]]
         module, applied = _open(start)
-        operations = _operations(module)
+        operations = declarations.operations(module)
         _write(writer, _hello(module, operations, preloaded))
     except BaseException as error:
         _write(writer, {"kind": _kind(error, start), "error": _words(error)})

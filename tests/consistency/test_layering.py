@@ -68,10 +68,10 @@ class TestExternalPackages:
             elif package not in JUDGE_NEEDS | sys.stdlib_module_names:
                 assert not judge, (package, judge)
 
-    @pytest.mark.parametrize("name", ["worker.py", "frames.py"])
+    @pytest.mark.parametrize("name", ["worker.py", "frames.py", "declarations.py"])
     def test_the_worker_needs_numpy_only(self, name: str) -> None:
         """A worker runs these files by path in any interpreter that has NumPy."""
-        for_type_checkers = {"gates", "gates.worker", "gates.worker.frames"}
+        for_type_checkers = {"gates", "gates.worker", "gates.worker.frames", "gates.worker.declarations"}
         imported = imports_of(ROOT / "gates" / "worker" / name) - for_type_checkers
         assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names | {"numpy"}
 

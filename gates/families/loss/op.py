@@ -60,12 +60,17 @@ AXES_INPUTS = {  # optional inputs, given only in cases about them
 }
 
 
+OPTIONAL = ("delta", "weights")
+NOT_IN_PARTS = ("row_mask", "kl_clamp")  # optional too
+
+
 def _preset(conventions: Mapping[str, Any]) -> dict[str, str]:
     """Return the choice of a case's algorithm on each axis."""
     row = ALGORITHMS.get(str(conventions.get("algorithm")))
     return {} if row is None else {axis: getattr(row, axis) for axis in AXES}
 
 
+OF_VESPO = tuple(name for name in AXES_INPUTS if name not in AXES)
 POLICY_LOSS = Op(
     name="policy_loss",
     outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
@@ -83,7 +88,8 @@ POLICY_LOSS = Op(
     ),
     formula="l = −min(min(r, δ)·A, clip(r, 1−ε_low, 1+ε_high)·A) + β·KL, aggregated as the algorithm says",
     oracle=losses.policy_loss,
-    optional=("row_mask", "kl_clamp", *AXES_INPUTS),
+    optional=(*NOT_IN_PARTS, *OPTIONAL, *AXES_INPUTS),
+    settings=OF_VESPO,
     textbook=textbook.policy_loss,
     key=("algorithm",),
     axes={axis: {word: choice.text for word, choice in words.items()} for axis, words in AXES.items()},
@@ -105,20 +111,18 @@ LOSS_FROM_LOGITS = Op(
     textbook=textbook_steps.loss_from_logits,
     key=("algorithm",),
 )
-OF_VESPO = tuple(name for name in AXES_INPUTS if name not in AXES)
 POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
     name="policy_loss_in_parts",
     inputs={
-        **{
-            name: text for name, text in POLICY_LOSS.inputs.items() if name not in {*POLICY_LOSS.optional} - {*OF_VESPO}
-        },
+        **{name: text for name, text in POLICY_LOSS.inputs.items() if name not in {*NOT_IN_PARTS, *AXES}},
         "parts": "rows of each micro-batch, in order; they add up to B",
     },
     source="gradient accumulation over micro-batches, with the denominators of the whole step",
     formula="Σ over parts of each part's share of the step's loss, and the gradient of each part in its rows",
     oracle=None,
-    optional=OF_VESPO,
+    optional=(*OPTIONAL, *OF_VESPO),
+    settings=OF_VESPO,
     textbook=textbook.policy_loss_in_parts,
 )
 REWARDED_LOSS = Op(

@@ -12,6 +12,7 @@ from gates.run.engines.subject_workers import SubjectWorkers
 from gates.run.judge import Judged
 from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase
+from gates.run.time_limits import Timeouts
 
 
 class Pool:
@@ -22,6 +23,7 @@ class Pool:
         self._pending = _Pending()
         self._cached = cached or OracleCache()
         self._answers = Answers()
+        self._timeouts = Timeouts(options.most_timeouts)
         self._done: queue.SimpleQueue[Judged | BaseException] = queue.SimpleQueue()
         self._threads: list[tuple[SubjectWorkers, threading.Thread]] = []
         self._submitted = 0
@@ -32,7 +34,7 @@ class Pool:
         self._submitted += len(cases)
         self._pending.add(cases)
         while len(self._threads) < min(max(1, self._options.jobs), self._submitted):
-            workers = SubjectWorkers(self._options, self._cached, self._answers)
+            workers = SubjectWorkers(self._options, self._cached, self._answers, self._timeouts)
             thread = threading.Thread(target=self._serve, args=(workers,), daemon=True)
             self._threads.append((workers, thread))
             thread.start()

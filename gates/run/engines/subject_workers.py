@@ -6,26 +6,34 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gates.model import Outcome, Recipe, Status, Verdict, Wire
+from gates.model import Outcome, Recipe, Status, UnsupportedError, Verdict, Wire
+from gates.run.choices import chosen
 from gates.run.inputs import with_model
-from gates.run.judge import Judged, judge
+from gates.run.judge import TIMEOUT, Judged, judge, lacking
 from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
-from gates.worker.process import Worker, WorkerError
+from gates.run.time_limits import TimeLimit, Timeouts
+from gates.worker.process import Hello, Worker, WorkerError
 
 MODEL_HASH = "model_hash"  # an op without a gate that identifies the judged weights
 SEEDS = 10  # seeds that one worker serves: bounds the memory that a subject leaks, without a new process for each seed
-REAL_MODEL_PATIENCE = 30.0  # factor on the time limits of a case with a real model
 
 
 class SubjectWorkers:
     """Keeps a worker for each subject and judges cases with them. `close` may be called from any thread."""
 
-    def __init__(self, options: Options, cached: OracleCache | None = None, answers: Answers | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        cached: OracleCache | None = None,
+        answers: Answers | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
         self.options = options
         self.workers: dict[str, Worker] = {}
         self._cached = cached or OracleCache()
         self._answers = None if options.mutant else answers or Answers()  # a mutant must run in every case
+        self._timeouts = timeouts or Timeouts(options.most_timeouts)
         self._served: dict[str, set[int | None]] = {}  # the seeds that each worker has served
         self._failures: dict[tuple[str, int | None], WorkerError] = {}  # the next seed starts the subject again
         self._models: dict[str, Mapping[str, Wire]] = {}
@@ -39,17 +47,19 @@ class SubjectWorkers:
             worker = self._worker(planned)
         except WorkerError as error:
             return Judged(self._not_started(planned, error))
+        if not_asked := self._not_asked(planned, worker.hello):
+            return Judged(not_asked, worker.hello)
         before = {id(worker): (worker, worker.patched_calls)}  # and of workers that replace crashed ones
-        patience = REAL_MODEL_PATIENCE if self.options.model else 1.0
 
         def caller(
             op: str, inputs: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
-            limit_s = planned.case.limit_s * patience if kill_after_s is None else kill_after_s
             serving = self._worker(planned)
             before.setdefault(id(serving), (serving, 0))
             try:
-                return serving.call(op, inputs, limit_s=limit_s, layout=layout)
+                if kill_after_s is not None:
+                    return serving.call(op, inputs, limit_s=kill_after_s, layout=layout)
+                return self._timed(serving, planned, op, inputs, layout)
             except BaseException:  # Ctrl-C, a timeout of pytest: the next call must not get this one's late answer
                 serving.close()
                 raise
@@ -58,6 +68,45 @@ class SubjectWorkers:
         self._note_models(planned)
         calls = sum(used.patched_calls - count for used, count in before.values())
         return Judged(verdict, worker.hello, calls, dict(self._models))
+
+    def _timed(
+        self,
+        worker: Worker,
+        planned: PlannedCase,
+        op: str,
+        inputs: Mapping[str, Wire | Recipe],
+        layout: Mapping[str, str],
+    ) -> Outcome:
+        """Call an op within the time limit of its case, and count a timeout."""
+        name, limit = planned.subject.name, TimeLimit.of(planned.case, self.options)
+        more = limit.first_more if op not in worker.answered and self._timeouts.may_compile(name, op) else 0.0
+        option = self.options.time_limit_option
+        remedy = f"; {option} sets another limit" if option else ""
+        outcome = worker.call(op, inputs, limit_s=limit.seconds, layout=layout, first_more_s=more, remedy=remedy)
+        if outcome.kind == "timeout":
+            self._timeouts.note(name, op, first=more > 0.0)
+        return outcome
+
+    def _not_asked(self, planned: PlannedCase, hello: Hello) -> Verdict | None:
+        """Return the verdict of a case of an op that has had the most timeouts, unless the subject lacks the case."""
+        op = self._timeouts.exhausted(planned.subject.name, (op.name for op in planned.gate.ops))
+        if not op:
+            return None
+        try:
+            asked = chosen(planned, hello)
+        except UnsupportedError:
+            return None
+        if lacking(asked, hello):
+            return None
+        return Verdict(
+            *planned.names,
+            seed_of(planned, self.options),
+            "not asked",
+            TIMEOUT,
+            f"after {self._timeouts.most} timeouts of {op}",
+            op=asked.gate.graded(asked.case),
+            level=asked.case.level or asked.gate.level,
+        )
 
     def close(self) -> None:
         """End the workers, even in mid-call."""

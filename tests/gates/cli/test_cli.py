@@ -167,11 +167,11 @@ class TestCheck:
         assert "required, but unsupported: mine" in done.stdout
 
     def test_a_subject_that_does_not_start_is_one_line(self, tmp_path: Path) -> None:
-        """A file without OPS fails every case, and the reason is printed once."""
-        (tmp_path / "mine.py").write_text("x = 1\n")
+        """A file that raises fails every case, and the reason is printed once."""
+        (tmp_path / "mine.py").write_text("1 / 0\n")
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
-        assert " ".join(done.stdout.split()).count("must define OPS") == 1
+        assert " ".join(done.stdout.split()).count("ZeroDivisionError") == 1
         assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
         assert "mine · did not start" in done.stdout
 

@@ -227,6 +227,24 @@ class TestFramework:
         assert done.returncode == 0, done.stdout
         assert "correct    policy_loss[grpo]" in done.stdout
 
+    def test_optional_arguments_may_be_deleted(self, tmp_path: Path) -> None:
+        """Cases without them are asked, and those with them are unsupported, whatever the wrapper takes."""
+        pytest.importorskip("mlx.core")
+        names = {"m": "mx", "detach": "mx.stop_gradient", "maximum": "maximum(mask.sum(1), 1)"}
+        file = self.filled_in(tmp_path, "mlx", **names)
+        text = file.read_text().replace(" or weights is not None or delta is not None", "")
+        text = text.replace(" kl_clamp=(None,),", "")
+        for name in ("delta", "weights", "row_mask", "kl_clamp", "aggregation"):
+            assert text.count(f"    {name}=None,\n") == 1
+            text = text.replace(f"    {name}=None,\n", "")
+        file.write_text(text)
+        check = ("check", "loss.grpo.matches-definition", "--jobs", "1", "--subject", "./mylib_gates.py", "-v")
+        done = gates(*check, cwd=tmp_path)
+        assert done.returncode == 0, done.stdout
+        assert "policy_loss does not take `delta`, which is optional" in done.stdout
+        assert "correct    policy_loss[grpo]" in done.stdout
+        assert "TypeError" not in done.stdout
+
     def test_a_forward_in_torch_is_enough(self, tmp_path: Path) -> None:
         """In float32 and float64."""
         python = os.environ.get("TORCH_PYTHON")

@@ -114,7 +114,7 @@ def test_explain_prints_the_unit_of_the_limits() -> None:
 
 @pytest.mark.parametrize(
     ("returned", "code", "hint"),
-    [("groups - groups[:, :1]", 0, False), ("groups", 1, True), (")", 1, False)],
+    [("groups - groups[:, :1]", 0, False), ("groups", 1, True), ("groups)}\n1 / 0\n#", 1, False)],
     ids=["right", "wrong", "does not start"],
 )
 def test_a_failure_points_to_explain(tmp_path: Path, returned: str, code: int, hint: bool) -> None:
@@ -260,6 +260,23 @@ class TestSubjectFiles:
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
         assert {verdict.status for verdict in read(file).verdicts} == {status}
         assert done.returncode == code
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("import numpy\n\ndef f(x:\n    return x\n", "gates: mine.py, line 3: Python "),
+            ("def token_kl(policy, **rest): ...\n", "gates: mine.py must define OPS, a dict from the name of an op"),
+            ("OPS = 3\n", "gates: mine.py, line 1: OPS is a int, must be a dict from the name of an op"),
+        ],
+    )
+    def test_a_file_that_cannot_be_judged_is_a_usage_error(self, tmp_path: Path, text: str, message: str) -> None:
+        """Exit code 2, one sentence, and no file of a run that judged nothing."""
+        (tmp_path / "mine.py").write_text(text)
+        done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(message)
+        assert len(done.stderr.splitlines()) == 1
+        assert not list(tmp_path.rglob("*.jsonl"))
 
 
 @pytest.mark.parametrize(

@@ -305,6 +305,37 @@ class TestSettings:
         result = mine.runpytest(*LOADED, *MINE, *option, "--collect-only", "-s")
         assert f"OPTIONS {seed} {model.resolve()} True" in result.outlines
 
+    @pytest.mark.parametrize("text", ["def f(:\n", "x = 1\n"])
+    def test_a_file_that_cannot_be_judged_is_a_usage_error(self, mine: pytest.Pytester, text: str) -> None:
+        """The session ends at the first item with the sentence of `gates check`."""
+        mine.path.joinpath("mine.py").write_text(text)
+        result = mine.runpytest(*LOADED, *MINE)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stdout.fnmatch_lines(["*--gates: mine.py*"])
+
+    @pytest.mark.parametrize("by_project", [False, True])
+    def test_the_time_limit(self, mine: pytest.Pytester, by_project: bool) -> None:
+        """Three items of an op fail by timeout, and the rest of it is skipped."""
+        body = "import time\nOPS = {'group_advantages': lambda **_: time.sleep(60)}\n"
+        mine.path.joinpath("mine.py").write_text(body)
+        if by_project:
+            mine.makepyprojecttoml("[tool.gates]\ntime_limit = 0.2\n")
+        option = () if by_project else ("--gates-time-limit=0.2",)
+        result = mine.runpytest(*LOADED, *MINE[:-1], *option, "-rs")
+        assert result.parseoutcomes()["failed"] == 3
+        result.stdout.fnmatch_lines(
+            [
+                "*no answer within 1 s (0.2 s, and 0.8 s more for a first call*); --gates-time-limit sets another limit;*",
+                "*not asked: after 3 timeouts of group_advantages*",
+            ]
+        )
+
+    def test_a_time_limit_must_be_above_0(self, mine: pytest.Pytester) -> None:
+        """A usage error of pytest."""
+        result = mine.runpytest(*LOADED, *MINE, "--gates-time-limit=0")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert "--gates: a time limit of 0 s: must be above 0" in result.stderr.str()
+
     def test_a_missing_model_is_one_sentence(self, mine: pytest.Pytester) -> None:
         """Pytest's usage error names the setting."""
         mine.makepyprojecttoml('[tool.gates]\nmodel = "./none"\n')

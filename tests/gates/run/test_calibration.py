@@ -189,7 +189,7 @@ class TestWorkers:
             f"import pathlib, time\nfile = pathlib.Path({str(stamp)!r})\n"
             f"if {always} or not file.exists():\n    file.touch()\n    time.sleep(30)\n{RIGHT}"
         )
-        case = replace(make_gate().cases[0], limit_s=1.0)
+        case = replace(make_gate().cases[0], limit_s=0.4)
         assert calibrated(request(make_gate(cases=(case,)), slow, 1), file) == code
         (line,) = lines(file)
         assert (line.retried, refused(file)) == ({"some": "0"}, [(0, "timeout")] * code)

@@ -26,13 +26,13 @@ OPS = {{"group_advantages": group_advantages}}
         ("raise NotImplementedError", "", "unsupported: mine: NotImplementedError without a reason ("),
         ("return object()", "", "return NumPy arrays, numbers, text, lists or dicts of them\n"),
         ("return rewards.astype(object)", "", "dtype object does not cross the wire; it must hold numbers"),
-        ("return rewards", "VERSIONS = 3", "did not start: TypeError: VERSIONS is a int, must be a dict"),
-        ("return rewards", "DEPARTURES_DOCUMENTED = 'x'", "TypeError: DEPARTURES_DOCUMENTED is a str, must be a dict"),
-        ("return rewards", "CONVENTIONS = [1]", "TypeError: CONVENTIONS is a list, must be a dict"),
+        ("return rewards", "VERSIONS = 3", "gates: mine.py, line 8: VERSIONS is a int, must be a dict"),
+        ("return rewards", "DEPARTURES_DOCUMENTED = 'x'", "line 8: DEPARTURES_DOCUMENTED is a str, must be a dict"),
+        ("return rewards", "CONVENTIONS = [1]", "mine.py, line 8: CONVENTIONS is a list, must be a dict"),
         (
             "return rewards",
             "CONVENTIONS = {'group_advantages': 3}",
-            "TypeError: CONVENTIONS['group_advantages'] is 3, must be a dict from a convention to its choices",
+            "mine.py, line 8: CONVENTIONS['group_advantages'] is 3, must be a dict from a convention to its choices",
         ),
     ],
 )
@@ -49,7 +49,8 @@ def test_an_error_names_its_line(tmp_path: Path, body: str, tail: str, words: st
         "./mine.py",
         cwd=tmp_path,
     )
-    assert words in done.stdout
+    assert words in done.stdout + done.stderr
+    assert (done.returncode == 2) == words.endswith(("must be a dict", "to its choices"))
 
 
 def test_numbers_that_differ_are_shown_to_differ() -> None:

@@ -155,11 +155,10 @@ class TestCommands:
         assert read_results(results).summary is not None
         assert gates("replay", str(next((tmp_path / "o").glob("*/*.safetensors"))), cwd=tmp_path).returncode == 1
 
-    @pytest.mark.slow
     def test_a_timeout_is_not_shrunk(self, tmp_path: Path) -> None:
         """The output gives the reason; the file fails again, and so does its test."""
         (tmp_path / "mine.py").write_text(HANGS)
-        options = ["--quick", "--subject", "./mine.py", "--out", "o"]
+        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--time-limit", "0.2"]
         done = gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
         assert "takes the whole time limit at each try" in " ".join(done.stdout.split())
         (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))

@@ -1,0 +1,51 @@
+"""Parse the handshake of a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gates.model import AXES, Provided
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The handshake of a subject."""
+
+    provides: Mapping[str, Provided]
+    documented: Mapping[str, str]
+    versions: Mapping[str, str]
+
+
+def parsed(answer: Mapping[str, Any]) -> Hello:
+    """Return the handshake in the first answer of a subject.
+
+    Raises:
+        TypeError: a table has a wrong type; likewise KeyError, ValueError and AttributeError.
+    """
+    arguments = answer.get("arguments", {})
+    provides = {
+        op: Provided(
+            op,
+            {name: tuple(values) for name, values in conventions.items()},
+            _implied(conventions, arguments.get(op)),
+            _named(arguments.get(op, ())),
+        )
+        for op, conventions in answer["provides"].items()
+    }
+    documented, versions = answer.get("documented", {}), answer.get("versions", {})
+    for name, texts in (("documented", documented), ("versions", versions)):
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise TypeError(f"`{name}` must hold text")
+    return Hello(provides, documented, versions)
+
+
+def _named(arguments: list[str] | tuple[()] | None) -> tuple[str, ...] | None:
+    return None if arguments is None else tuple(arguments)
+
+
+def _implied(conventions: Mapping[str, Any], arguments: list[str] | None) -> tuple[str, ...]:
+    """Return the axes on which one choice is declared and for which the function has no argument."""
+    single = [axis for axis in AXES if len(conventions.get(axis, ())) == 1]
+    return () if arguments is None else tuple(axis for axis in single if axis not in arguments)
