@@ -58,6 +58,7 @@ LEVELS: Mapping[Level, str] = {
     "rule": "a choice of ours where the field has none, asked of subjects that declare it",
 }
 IN_LIMITS = "in textbook limits"  # the unit in which claims of definitions are measured
+IN_FLOAT32 = "computes in float32"  # the note on an answer to float64 data that only float32 arithmetic explains
 GRADES: tuple[Grade, ...] = ("correct", "imprecise", "fragile", "wrong")  # from best to worst
 GRADE_OF: Mapping[Level, Grade] = {  # of a subject for which a claim of this level does not hold
     "definition": "wrong",
