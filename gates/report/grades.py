@@ -10,7 +10,7 @@ from typing import Any
 
 from gates.model import NOT_JUDGED, Verdict, worst
 from gates.report.failures import severity
-from gates.report.labels import DEPARTS, shown
+from gates.report.labels import DEPARTS, note, shown
 from gates.results.jsonl import Results
 from gates.results.records import VerdictRecord
 
@@ -36,6 +36,7 @@ class OpGrade:
     gates: tuple[str, ...]  # that judged it
     mutants: frozenset[str]  # that these gates catch; empty: the run did not record them
     verdict: AnyVerdict  # one with this status: the reason that counts
+    note: str = ""  # on its arithmetic, observed in any case
 
     @property
     def count(self) -> str:
@@ -62,6 +63,7 @@ class OpGrade:
             "gate": self.verdict.gate,
             "case": self.verdict.case,
             "reason": self.verdict.reason,
+            "note": self.note or None,
         }
 
 
@@ -74,6 +76,7 @@ class _OpVerdicts:
     ranks: dict[str, Rank] = field(default_factory=dict)  # of those verdicts
     gates: set[str] = field(default_factory=set)
     mutants: set[str] = field(default_factory=set)  # that these gates catch
+    note: str = ""
 
 
 @dataclass(slots=True)
@@ -110,6 +113,7 @@ class Grades:
             return
         op.gates.add(verdict.gate)
         op.mutants.update(mutants.get(verdict.gate, ()))
+        op.note = op.note or note(verdict)
         rank = _rank(verdict)
         if status not in op.first or rank < op.ranks[status]:
             op.first[status], op.ranks[status] = verdict, rank
@@ -155,6 +159,7 @@ class Grades:
             gates=tuple(sorted(verdicts.gates)),
             mutants=frozenset(verdicts.mutants),
             verdict=verdicts.first[status],
+            note=verdicts.note,
         )
 
 

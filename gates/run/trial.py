@@ -146,7 +146,9 @@ class RunningTrial(RunningDraw):
         except Exception as error:
             raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
         return {
-            name: limit if name.endswith(VALUE) else np.where(np.isinf(narrow[name]), limit, np.fmax(narrow[name], limit))
+            name: limit
+            if name.endswith(VALUE)
+            else np.where(np.isinf(narrow[name]), limit, np.fmax(narrow[name], limit))
             for name, limit in limits.items()
         }
 
