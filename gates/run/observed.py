@@ -10,7 +10,7 @@ more with the limits of float32 arithmetic on the same inputs. If every claim th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,16 +23,12 @@ from gates.worker.process import Hello
 
 def observed(trial: RunningTrial, evidence: Sequence[Evidence], hello: Hello) -> list[Evidence]:
     """Return the evidence of a check, with float32 claims in place of those that only float32 arithmetic explains."""
-    if not _undecided(trial, evidence) or promises_float64(trial, hello):
+    beyond = any(not item.holds and item.quantity.endswith(IN_LIMITS) for item in evidence)
+    if not beyond or not in_float64(trial.inputs) or promises_float64(trial, hello):
         return list(evidence)
     narrow = replace(trial, in_float32=True, facts={}, comparisons=[])
-    return granted(evidence, list(trial.gate.check(narrow)))
-
-
-def _undecided(trial: RunningTrial, evidence: Iterable[Evidence]) -> bool:
-    """Whether a claim of textbook limits does not hold on float64 data."""
-    beyond = any(not item.holds and item.quantity.endswith(IN_LIMITS) for item in evidence)
-    return beyond and in_float64(trial.inputs)
+    precise = {quantity for quantity, bound in trial.gate.bounds.items() if bound.level == "precision"}
+    return granted(evidence, list(trial.gate.check(narrow)), precise)
 
 
 def in_float64(value: Any) -> bool:
@@ -48,8 +44,11 @@ def promises_float64(trial: RunningTrial, hello: Hello) -> bool:
     return any(op is not None and "float64" in op.conventions.get("arithmetic", ()) for op in provided)
 
 
-def granted(first: Sequence[Evidence], second: Sequence[Evidence]) -> list[Evidence]:
-    """Return the evidence with each failed claim replaced by the one in float32, if all of these hold, else the first."""
+def granted(first: Sequence[Evidence], second: Sequence[Evidence], precise: Container[str]) -> list[Evidence]:
+    """Return the evidence with each failed claim replaced by the one in float32, if all of these hold, else the first.
+
+    Claims of the `precise` quantities are left out where they do not hold.
+    """
     before, asked = list(first[: len(first) - len(second)]), first[len(first) - len(second) :]
     if [item.quantity for item in asked] != [item.quantity for item in second]:
         return list(first)
@@ -57,6 +56,6 @@ def granted(first: Sequence[Evidence], second: Sequence[Evidence]) -> list[Evide
     for wide, narrow in zip(asked, second, strict=True):
         if wide.holds or narrow.holds:
             result.append(wide if wide.holds else narrow)
-        elif wide.level != "precision":
+        elif wide.quantity not in precise:
             return list(first)
     return result

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from gates.arithmetic.narrow import in_float32
 from gates.arithmetic.number import constant, number
 from gates.diagnosis.identify import identified
 from gates.families.programs import programs
-from gates.model import IN_FLOAT32, Evidence, Gate, Level, Subject, Verdict
+from gates.model import IN_FLOAT32, Case, Evidence, Level, Subject, Verdict
 from gates.registry import load
 from gates.report import screen
 from gates.report.formats import render
@@ -24,9 +22,9 @@ from gates.report.grades import Grades
 from gates.report.labels import note
 from gates.results.jsonl import Results
 from gates.run.execute import run
-from gates.run.observed import granted, in_float64
+from gates.run.observed import granted
 from gates.run.oracle_cache import OracleCache
-from gates.run.plan import Options, PlannedCase, plan, runs_a_model
+from gates.run.plan import Options, PlannedCase, plan
 from gates.shrink.probe import Asker
 
 HONEST = Path(__file__).parents[2] / "honest"
@@ -79,20 +77,15 @@ def casting(
     return Subject(program, file, f"subject_{program}")
 
 
-@cache
-def wide() -> Sequence[Gate]:
-    """Return the gates that run no model, with their float64 cases alone."""
-    pure = (gate for gate in load().gates.values() if not runs_a_model(gate))
-    narrowed = (
-        replace(gate, cases=tuple(case for case in gate.cases if in_float64(case.make(np.random.default_rng(0)))))
-        for gate in pure
-    )
-    return [gate for gate in narrowed if gate.cases]
+def in_wide(case: Case) -> bool:
+    """Whether the case has float64 data."""
+    return "float64" in case.name or "float64" in {case.conventions.get("dtype"), case.conventions.get("arithmetic")}
 
 
 def wide_cases(subject: Subject, gates: str = "") -> list[PlannedCase]:
     """Return the float64 cases of the gates that run no model."""
-    return plan([gate for gate in wide() if gate.id.startswith(gates)], [subject], quick=False)
+    chosen = [gate for name, gate in load().gates.items() if name.startswith(gates)]
+    return [planned for planned in plan(chosen, [subject], quick=False) if in_wide(planned.case)]
 
 
 def judged(subject: Subject, gates: str = "") -> list[Verdict]:
@@ -269,24 +262,31 @@ def claim(observed: float, because: str = "", level: Level = "definition", quant
 class TestGranted:
     """Which evidence stands after both runs of a check."""
 
-    wide: Sequence[Evidence] = (claim(0.5), claim(9.0), claim(9.0, level="precision"))
+    wide: Sequence[Evidence] = (claim(0.5), claim(9.0), claim(9.0, level="precision", quantity="sharp"))
+    precise = frozenset(("sharp",))
 
     def test_what_holds_in_float64_stays(self) -> None:
-        narrow = [claim(0.1, "narrow"), claim(0.1, "narrow"), claim(9.0, "narrow", "precision")]
-        assert granted(self.wide, narrow) == [self.wide[0], narrow[1]]
+        """And a claim of full precision is not asked."""
+        narrow = [claim(0.1, "narrow"), claim(0.1, "narrow"), claim(9.0, "narrow", "precision", "sharp")]
+        assert granted(self.wide, narrow, self.precise) == [self.wide[0], narrow[1]]
 
     def test_nothing_is_granted_unless_all_hold(self) -> None:
-        narrow = [claim(0.1), claim(2.0), claim(9.0, level="precision")]
-        assert granted(self.wide, narrow) == list(self.wide)
+        narrow = [claim(0.1), claim(2.0), claim(9.0, level="precision", quantity="sharp")]
+        assert granted(self.wide, narrow, self.precise) == list(self.wide)
+
+    def test_a_definition_in_a_case_about_precision_is_asked(self) -> None:
+        """Its level is that of the case, but its quantity is no claim of full precision."""
+        wide, narrow = [claim(9.0, level="precision")], [claim(2.0, level="precision")]
+        assert granted(wide, narrow, self.precise) == wide
 
     def test_preconditions_of_the_draw_stay(self) -> None:
         narrow = [claim(0.1, "narrow")]
-        assert granted([self.wide[0], claim(9.0)], narrow) == [self.wide[0], narrow[0]]
+        assert granted([self.wide[0], claim(9.0)], narrow, self.precise) == [self.wide[0], narrow[0]]
 
     def test_other_evidence_grants_nothing(self) -> None:
         """As of a check that ends at its first failure."""
-        assert granted([claim(9.0)], [claim(0.1, quantity="another")]) == [claim(9.0)]
-        assert granted([claim(9.0)], [claim(0.1), claim(0.1)]) == [claim(9.0)]
+        assert granted([claim(9.0)], [claim(0.1, quantity="another")], self.precise) == [claim(9.0)]
+        assert granted([claim(9.0)], [claim(0.1), claim(0.1)], self.precise) == [claim(9.0)]
 
 
 class TestReports:
