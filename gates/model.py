@@ -62,6 +62,7 @@ LEVELS: Mapping[Level, str] = {
     "hardening": "input that no pipeline produces: NaN in masked slots, ±1000 nats, denormals, strided arrays",
 }
 IN_LIMITS = "in textbook limits"  # the unit in which claims of definitions are measured
+IN_FLOAT32 = "computes in float32"  # the note on an answer to float64 data that only float32 arithmetic explains
 GRADES: tuple[Grade, ...] = (  # from best to worst
     "correct",
     "hardening",

@@ -8,6 +8,7 @@ their kin, 0 where the result is exact. `gradient` differentiates a program as a
 Rules:
 - A sum is bounded by u times the sum of its |partial sums|, in the worst of several orders. An exact 0 adds nothing.
 - A comparison within its own bound is undecided: `bounded.where` then admits both branches.
+- Within `narrow.in_float32` every program computes in float32; what its data lose by that is an error of the input.
 - A value that overflows the dtype is void, and so is every result computed from it, except a minimum or maximum that
   certainly discards it. A void element has the limit inf: nothing is claimed about it.
 """
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gates.arithmetic.narrow import narrowed, rounding, working
 from gates.arithmetic.sums import worst_sums
 
 Floats = npt.NDArray[np.float64]
@@ -58,12 +60,12 @@ class Number:
         parents: Sequence[tuple[Number, Rule]] = (),
     ) -> None:
         self.value: Floats = np.asarray(value, np.float64)
-        self.dtype = dtype
+        self.dtype = working(dtype)
         errors = np.asarray(error, np.float64)
         same = errors.shape == self.value.shape  # broadcast_to is slow
         self.error: Floats = errors if same else np.broadcast_to(errors, self.value.shape)
         with np.errstate(over="ignore", invalid="ignore"):
-            too_large = ~(np.abs(self.value) + errors <= LARGEST[dtype])  # true for NaN
+            too_large = ~(np.abs(self.value) + errors <= LARGEST[self.dtype])  # true for NaN
         self.void: Bools = np.asarray(too_large if void is False else too_large | void)
         self._parents = tuple(parents)
         self._rank = next(_order)
@@ -258,6 +260,8 @@ def as_test(condition: Any) -> Test:
 def constant(values: npt.ArrayLike, dtype: str) -> Number:
     """Return constants of the dtype: a scalar is rounded once, an array is taken as exact."""
     values = np.asarray(values)
+    if narrowed():
+        return Number(values, dtype, rounding(values))
     if values.ndim == 0:
         with np.errstate(over="ignore"):
             values = np.asarray(values, np.float64).astype(dtype)
@@ -267,7 +271,8 @@ def constant(values: npt.ArrayLike, dtype: str) -> Number:
 def number(data: npt.ArrayLike, dtype: str | None = None) -> Number:
     """Return data as exact numbers of its own dtype; half-precision data is computed in float32."""
     array = np.asarray(data)
-    return Number(array, dtype or ("float64" if array.dtype == np.float64 else "float32"))
+    dtype = dtype or ("float64" if array.dtype == np.float64 else "float32")
+    return Number(array, dtype, rounding(array) if narrowed() else 0.0)
 
 
 def gradient(result: Number, *of: Number) -> list[Number]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
+from gates.arithmetic.narrow import in_float32
 from gates.diagnosis.search import APART, MATCH, Candidate, Search, difference, first_matches, scaled
 from gates.families.program import Choices, Program, Sample
-from gates.model import Array
+from gates.model import IN_FLOAT32, Array
 
 Kind = Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
 COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther has no name
@@ -46,6 +47,22 @@ def diagnose(
 ) -> Diagnosis:
     """Name what was computed, or locate its difference from what was asked; `pairs` also tries two edits at once."""
     choices = program.asked(samples[0].inputs) if asked is None else asked
+    return _in_either(samples, lambda: _diagnosed(program, samples, choices, pairs=pairs))
+
+
+def _in_either(samples: Sequence[Sample], search: Callable[[], Diagnosis]) -> Diagnosis:
+    """Return the result of a search; if float64 samples have no name, of one whose limits are those of float32 arithmetic."""
+    diagnosis = search()
+    if diagnosis.kind not in {"lower precision", "nothing known"} or not _in_float64(samples):
+        return diagnosis
+    with in_float32():
+        narrow = search()
+    if narrow.kind in {"lower precision", "nothing known", "ambiguous"}:
+        return diagnosis
+    return replace(narrow, words=f"{narrow.words} ({IN_FLOAT32})")
+
+
+def _diagnosed(program: Program, samples: Sequence[Sample], choices: Choices, *, pairs: bool) -> Diagnosis:
     search = Search(program, samples, choices)
     base = Candidate()
     rho = search.distance(base, enough=COARSE)
@@ -82,6 +99,10 @@ def _matched(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
 def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     """Name what is computed when nothing is asked: a preset with its libraries, or a preset with one edit."""
     choices = program.asked(samples[0].inputs)
+    return _in_either(samples, lambda: _identified(program, samples, choices))
+
+
+def _identified(program: Program, samples: Sequence[Sample], choices: Choices) -> Diagnosis:
     search = Search(program, samples, choices)
     presets = [Candidate((edit,)) for edit in program.presets(choices)]
     if found := _named(first_matches(search, presets), len(presets)):
@@ -99,7 +120,7 @@ def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     near = [candidate for candidate in edited if search.near(candidate, room)]
     if diagnosis := _named(first_matches(search, near), len(presets) + len(edited)):
         return diagnosis
-    return diagnose(program, samples, choices)
+    return _diagnosed(program, samples, choices, pairs=True)
 
 
 def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis | None:
@@ -141,7 +162,7 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
 
 def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
     """Return the nearest candidate in lower precision, if every other one is `APART` times farther."""
-    coarse = COARSE_OF_FLOAT64 if _in_float64(search) else COARSE
+    coarse = COARSE_OF_FLOAT64 if _in_float64(search.samples) else COARSE
     ranked = sorted(((search.distance(one, enough=coarse), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked
     others = [(far, one) for far, one in others if not search.same(one, best)]
@@ -152,8 +173,8 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     return Diagnosis("lower precision", computed, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
 
 
-def _in_float64(search: Search) -> bool:
-    arrays = [value for value in search.samples[0].inputs.values() if isinstance(value, np.ndarray)]
+def _in_float64(samples: Sequence[Sample]) -> bool:
+    arrays = [value for value in samples[0].inputs.values() if isinstance(value, np.ndarray)]
     return any(array.dtype == np.float64 for array in arrays)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic.functions import Value
+from gates.arithmetic.narrow import working
 from gates.arithmetic.number import Number, number
 from gates.model import Array
 
@@ -61,7 +62,7 @@ class Data:
         """Return a constant such as ε, which a program may keep in the dtype or in a wider one."""
         if not self.bounded:
             return float(value)
-        return Number(float(value), dtype, abs(float(np.asarray(value, dtype)) - float(value)))
+        return Number(float(value), dtype, abs(float(np.asarray(value, working(dtype))) - float(value)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.ratio import program
+from gates.model import IN_FLOAT32
 from gates.recorded import advantages, drift, identify, loss, metrics, naming
 from gates.recorded.file import StepFile, open_step
 from gates.recorded.finding import DECISIVE, Compared, Finding, Status
@@ -77,7 +78,8 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
         if diagnosis.kind in {"lower precision", "as asked"}:
             status = "imprecise"
         if diagnosis.kind == "as asked":
-            computes = f"what is asked, {diagnosis.rho:.2g} limits off"
+            off = IN_FLOAT32 if IN_FLOAT32 in diagnosis.words else f"{diagnosis.rho:.2g} limits off"
+            computes = f"what is asked, {off}"
         if diagnosis.kind == "as asked" and errors.rows is not None and not errors.rows.holds:
             status, computes = "wrong", "what is asked, but for its row losses"
         if diagnosis.kind == "nothing known" and diagnosis.where:

@@ -32,7 +32,7 @@ CONVENTIONS = {
     "dtype": Convention("of the input arrays", 'dtype=("float32",): it does not take float64'),
     "arithmetic": Convention(
         "the dtype of its arithmetic, whatever that of the data",
-        'arithmetic=("float32",): no more precision is expected of float64 data',
+        'arithmetic=("float32",): no more precision is expected of float64 data, nor without the word; ("float64",) promises it',
     ),
     "ids_per_position": Convention(
         "how many ids a position has", 'ids_per_position=("one",): ids of shape (…, K) are not taken'

@@ -9,6 +9,8 @@ from gates.nearest import hint, nearest
 from gates.report.ops import conventions_of, ops_of
 from gates.run.engines.subject_workers import MODEL_HASH
 
+PROMISES = frozenset(("arithmetic",))  # conventions that have an effect without a case that asks for them
+
 
 def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> Iterator[str]:
     """Yield a sentence for each op, convention and choice of a subject that no case of any gate uses.
@@ -28,6 +30,8 @@ def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate
         asked = conventions_of(name, gates)
         for convention, choices in provided.conventions.items():
             where = f"the conventions of {name} of {subject}"
+            if convention in PROMISES and convention not in asked:
+                continue
             if convention not in asked:
                 yield f"{where} name {convention!r}, which no case asks for{_nearest(convention, asked)}"
             elif len(asked[convention]) > 1 and not any(choice in asked[convention] for choice in choices):

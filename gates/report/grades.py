@@ -10,7 +10,7 @@ from typing import Any
 
 from gates.model import NOT_JUDGED, Verdict, worst
 from gates.report.failures import severity
-from gates.report.labels import DEPARTS, shown
+from gates.report.labels import DEPARTS, note, shown
 from gates.results.jsonl import Results
 from gates.results.records import DiagnosisRecord, VerdictRecord
 from gates.run.differing import differing
@@ -55,6 +55,7 @@ class OpGrade:
         "",
         "",
     )  # exceptions that cost no grade: number, the most common one, a case with it
+    note: str = ""  # on its arithmetic, observed in any case
 
     @property
     def count(self) -> str:
@@ -83,6 +84,7 @@ class OpGrade:
             "gate": self.verdict.gate,
             "case": self.verdict.case,
             "reason": self.verdict.reason,
+            "note": self.note or None,
         }
 
 
@@ -99,6 +101,7 @@ class _OpVerdicts:
     raising: Counter[str] = field(default_factory=Counter)  # exceptions that cost no grade
     raised_in: dict[str, str] = field(default_factory=dict)  # of each exception the first case
     levels: set[str] = field(default_factory=set)  # of wrong verdicts
+    note: str = ""
 
 
 @dataclass(slots=True)
@@ -146,6 +149,7 @@ class Grades:
             op.levels.add(verdict.level)
         op.gates.add(verdict.gate)
         op.mutants.update(mutants.get(verdict.gate, ()))
+        op.note = op.note or note(verdict)
         rank = _rank(verdict)
         if status not in op.first or rank < op.ranks[status]:
             op.first[status], op.ranks[status] = verdict, rank
@@ -198,6 +202,7 @@ class Grades:
                 verdicts.raising.total(),
                 *((raising[0][0], verdicts.raised_in[raising[0][0]]) if raising else ("", "")),
             ),
+            note=verdicts.note,
         )
 
 

@@ -25,7 +25,8 @@ def lines(subject: str, identified: Identified) -> str:
     if diagnosis.kind == "nothing known":
         words = f"nothing that is known{f'; {diagnosis.where}' if diagnosis.where else ''}"
     else:
-        words = "what its settings ask for" if diagnosis.kind == "as asked" else diagnosis.words
+        asked = "what its settings ask for"
+        words = diagnosis.words.replace("as asked", asked) if diagnosis.kind == "as asked" else diagnosis.words
         called += f"; error {diagnosis.rho:.2g} of its limits"
     verb = "" if diagnosis.kind == "ambiguous" else "computes: "
     return "\n".join(map(one_line, (f"{identified.op} of {subject}  {verb}{words}", called)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gates.model import FAILURES, Verdict, measured
+from gates.model import FAILURES, IN_FLOAT32, Verdict, measured
 from gates.results.records import EvidenceRecord, VerdictRecord
 
 DEPARTS = "departs"
@@ -26,6 +26,11 @@ def meaning(verb: str, exit_code: int) -> str:
 def shown(verdict: Verdict | VerdictRecord) -> str:
     """Return the status; a failure that the peer documents is a deviation, not a bug."""
     return DEPARTS if verdict.status in FAILURES and verdict.cause == DEPARTS else verdict.status
+
+
+def note(verdict: Verdict | VerdictRecord) -> str:
+    """Return "computes in float32" if only that explains an answer to float64 data, else nothing."""
+    return IN_FLOAT32 if any(item.holds and IN_FLOAT32 in item.because for item in verdict.evidence) else ""
 
 
 def sentence(item: EvidenceRecord) -> str:

@@ -147,7 +147,8 @@ def _grade(grade: OpGrade | None) -> str:
         return ""
     status = f"**{grade.status}**" if grade.status in BOLD else grade.status
     mutants = f", {grade.seen}" if grade.mutants and grade.status == "correct" else ""
-    return f"{status} ({grade.count}{mutants})"
+    noted = f"; {grade.note}" if grade.note else ""
+    return f"{status} ({grade.count}{mutants}{noted})"
 
 
 def _failure(failure: Failure) -> list[str]:

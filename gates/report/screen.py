@@ -101,18 +101,22 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     if len(judged) == 1:
         ((subject, grades),) = judged.items()
         head, rows = _head(run, subject, grades, width, alone=True), _rows(run, grades, width, ROWS)
-        beside = [*_correct(grades, width), *_hardening(grades, width), *_left(run, subject, width), *absent]
+        beside = [*_correct(grades, width), *_noted(grades, width), *_hardening(grades, width)]
+        beside += [*_left(run, subject, width), *absent]
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
         return [*head, *rows, *beside, *last] if fits else [*head, *beside, *rows, *last]
     good = sorted(name for name, grades in judged.items() if _badness(grades) <= 1)
     bad = sorted((name for name in judged if name not in good), key=lambda name: (_badness(judged[name]), name))
     room = max(2, 2 * ROWS // max(1, len(bad)))
-    body = [line for name in good for line in _head(run, name, judged[name], width, alone=False)]
+    body = []
+    for name in good:
+        body += [*_head(run, name, judged[name], width, alone=False), *_noted(judged[name], width)]
     body += [*absent, *(_left_of_all(run, width) if judged else ())]
     for name in bad:
         body += [*_head(run, name, judged[name], width, alone=False), *_rows(run, judged[name], width, room)]
         body += _hardening(judged[name], width)
+        body += _noted(judged[name], width)
     return [*body, *end(run, width)]
 
 
@@ -237,6 +241,17 @@ def _correct(grades: Sequence[OpGrade], width: int) -> list[Text]:
         texts[-1].append(f" {words}", style="dim")
     else:
         texts.append(Text(" " * (len(MARGIN) + STATUS) + words, style="dim"))
+    return texts
+
+
+def _noted(grades: Sequence[OpGrade], width: int) -> list[Text]:
+    """Return each note on arithmetic with the ops that it is about."""
+    texts = []
+    for note in dict.fromkeys(grade.note for grade in grades if grade.note):
+        names = _in_short([grade for grade in grades if grade.note == note], grades)
+        texts += [
+            Text(f"{MARGIN}{line}") for line in wrapped([f"{note}: {names[0]}", *names[1:]], width - len(MARGIN), " · ")
+        ]
     return texts
 
 

@@ -30,6 +30,7 @@ from gates.nearest import nearest
 from gates.registry import REGISTRY
 from gates.run.choices import chosen
 from gates.run.inputs import drawn, with_model
+from gates.run.observed import observed
 from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plain import plain
 from gates.run.plan import Options, PlannedCase, seed_of
@@ -105,6 +106,7 @@ def judge(
             )
             for item in gate.check(trial):
                 evidence.append(item)  # noqa: PERF402  keeps what was yielded before an exception
+            evidence = observed(trial, evidence, hello)
         status, level, cause, reason = _decide(evidence, level)
     except UnsupportedError as error:
         status, cause, reason = "unsupported", "lacking", str(error)

@@ -10,11 +10,12 @@ import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial, wraps
 from typing import Any
 
 import numpy as np
 
+from gates.arithmetic.narrow import in_float32
 from gates.model import Op, Outcome, Recipe, Wire
 
 KEPT = 48 << 20  # bytes of arrays: all cases of pure ops at one seed need 29 MiB, without values above `LARGEST`
@@ -44,6 +45,12 @@ class OracleCache:
         if op.textbook is None:
             raise TypeError(f"{op.name} has no textbook program")
         return self._asked(op, op.textbook, inputs)
+
+    def limits_in_float32(self, op: Op, inputs: Mapping[str, Wire]) -> Any:
+        """Return the textbook limits of a program that computes in float32 whatever the dtype of these inputs."""
+        if op.textbook is None:
+            raise TypeError(f"{op.name} has no textbook program")
+        return self._asked(op, narrow_limits(op.textbook), inputs)
 
     def _asked(self, op: Op, function: Callable[..., Any], inputs: Mapping[str, Wire]) -> Any:
         key = key_of(op, inputs, function)
@@ -88,6 +95,18 @@ class OracleCache:
             with self._lock:
                 self._making.pop(key, None)
         return known
+
+
+@cache
+def narrow_limits(textbook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the textbook program, bounded in float32; the same function for the same program, so that it has one key."""
+
+    @wraps(textbook)
+    def narrow(**inputs: Wire) -> Any:
+        with in_float32():
+            return textbook(**inputs)
+
+    return narrow
 
 
 def key_of(op: Op, inputs: Mapping[str, Wire], function: Callable[..., Any] | None = None) -> bytes | None:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from gates.model import (
+    IN_FLOAT32,
     IN_LIMITS,
     Array,
     Case,
@@ -39,7 +40,12 @@ TEXTBOOK = (
     "derived: twice the running error bound of a careful program in the dtype of the data, the widest of its usual forms, "
     "and the oracle's own rounding"
 )
+TEXTBOOK_IN_FLOAT32 = (
+    f"derived: {IN_FLOAT32}: twice the running error bound of a careful program that casts these inputs to float32, the widest "
+    "of its usual forms"
+)
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
+VALUE = "_value"  # ends the name of a result of the textbook program, which is no limit
 Once = Callable[[str, Mapping[str, Wire | Recipe], Callable[[], Outcome]], Outcome]
 
 
@@ -122,11 +128,31 @@ class RunningTrial(RunningDraw):
     comparisons: list[Comparison] = field(default_factory=list)
     provides: Mapping[str, Provided] = field(default_factory=dict)  # the subject's handshake, by op
     once: Once | None = None  # answers calls that were made before, for `got_once`; None: every call runs
+    in_float32: bool = False  # whether textbook limits are those of float32 arithmetic where these are wider
 
     @property
     def folder(self) -> Path:
         """A scratch folder of this trial."""
         return self.scratch.path
+
+    def textbook(self, op: Op, **inputs: Wire) -> Mapping[str, Array]:
+        """Return the textbook limits of each output; see `RunningDraw.textbook`.
+
+        In float32 an element that may overflow keeps the limit of the data's dtype.
+        """
+        limits = RunningDraw.textbook(self, op, **inputs)
+        if not self.in_float32:
+            return limits
+        try:
+            narrow: Mapping[str, Array] = self.cached.limits_in_float32(op, inputs)
+        except Exception as error:
+            raise OracleError(f"the textbook program of {op.name} raised {type(error).__name__}: {error}") from error
+        return {
+            name: limit
+            if name.endswith(VALUE)
+            else np.where(np.isinf(narrow[name]), limit, np.fmax(narrow[name], limit))
+            for name, limit in limits.items()
+        }
 
     def call(
         self,
@@ -211,7 +237,7 @@ class RunningTrial(RunningDraw):
             observed,
             "<=",
             1.0,
-            TEXTBOOK,
+            TEXTBOOK_IN_FLOAT32 if self.in_float32 else TEXTBOOK,
             ", ".join(part for part in (where, location) if part),
             level=self.level,
         )

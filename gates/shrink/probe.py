@@ -28,12 +28,13 @@ from gates.model import (
 )
 from gates.run.choices import chosen
 from gates.run.judge import lacking
+from gates.run.observed import observed
 from gates.run.oracle_cache import OracleCache
 from gates.run.plan import Options, PlannedCase
 from gates.run.time_limits import TimeLimit
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch
 from gates.shrink import rollout_cut
-from gates.worker.process import Worker, WorkerError
+from gates.worker.process import Hello, Worker, WorkerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class Asker:
             trial = RunningTrial(
                 inputs, OracleCache(), gate, case, caller, scratch, self.quick, provides=worker.hello.provides
             )
-            state, kind, reason, failing = _run(gate, trial, evidence)
+            state, kind, reason, failing = _run(gate, trial, evidence, worker.hello)
         preconditions = all(item.holds for item in evidence if item.role == "signal")
         return Answer(state, kind, reason, failing, preconditions, tuple(calls), tuple(trial.comparisons))
 
@@ -150,12 +151,13 @@ SIZE = re.compile(r"(?<=[\[( ])\d+(?=[,\])])")  # in `float64[8, 16]` or `(12,)`
 Decision = tuple[Literal["fails", "holds", "unclear", "unsupported"], str, str, Evidence | None]
 
 
-def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence]) -> Decision:
+def _run(gate: Gate, trial: RunningTrial, evidence: list[Evidence], hello: Hello) -> Decision:
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a gate may divide by a number that is zero only on shrunk inputs
             for item in chain(gate.requires(trial), gate.check(trial)):
                 evidence.append(item)  # noqa: PERF402  keeps what was yielded before an exception
+            evidence[:] = observed(trial, evidence, hello)
     except SubjectFaultError as error:
         return "fails", f"{error.cause} {_kind_of(str(error))}", str(error), None
     except WorkerError as error:

@@ -115,14 +115,11 @@ def _operation(name: str, outputs: tuple[str, ...]) -> Operation:
 
 
 VERSIONS = _versions()
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "group_advantages": {"nan_rewards": ("unscored",), "baseline": ("mean", "leave-one-out")},
     "normalise_then_sum": {"nan_rewards": ("unscored",)},
     "importance_weights": {"nan_sampling": ("unrecorded",)},
-    **{
-        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
-        for op in ("filtered_logprobs", "sample_tokens")
-    },
+    **{op: {"ties": ("library", "all", "lower-id")} for op in ("filtered_logprobs", "sample_tokens")},
     "policy_loss": {"algorithm": _algorithms()},
     "pack_sequences": {"order": ("as-placed",)},
 }
@@ -135,3 +132,4 @@ OPS: dict[str, Operation] = {  # ops without a kernel in this build are unsuppor
     },
     "kernel_bits": kernel_bits,
 }
+CONVENTIONS = {op: {"arithmetic": ("float64",), **CHOICES.get(op, {})} for op in OPS}  # float32 would not be right

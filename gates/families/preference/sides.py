@@ -118,7 +118,7 @@ def rounded_constant(data: Data, value: float) -> Value:
     if not data.bounded:
         return float(value)
     rounded = constant(value, data.lift(np.asarray(data["policy"])[:0]).dtype)
-    return Number(rounded.value, rounded.dtype, abs(float(rounded.value) - value))
+    return Number(rounded.value, rounded.dtype, rounded.error + abs(float(rounded.value) - value))
 
 
 def likelihood(sides: Sides, choice: str) -> Value:

@@ -15,6 +15,7 @@ import numpy as np
 from gates.arithmetic.bounded import where
 from gates.arithmetic.forms import merged
 from gates.arithmetic.functions import Value, exp, log, plain
+from gates.arithmetic.narrow import narrowed
 from gates.arithmetic.number import FACTOR, UNIT, Floats, Number, constant, widest
 from gates.families.limits import Rounded
 from gates.families.program import Choices, Data, Inputs, Program
@@ -152,7 +153,9 @@ def _forms(inputs: Inputs) -> Iterator[tuple[Floats, Floats]]:
         for renormalises in (False, True):
             rows = rows_after(data, Rows.of(x, possible), chosen, renormalises=renormalises)
             limits = rows.by_id(widest(_final(rows, chosen["temperature"] if last else 1.0, every=not renormalises)))
-            yield np.where(rows.undecided[:, None], np.inf, limits), _running_sums(rows)
+            # float32 may decide a token of float64 logits; the kept tokens are compared exactly, and then all are known
+            open_ = rows.undecided[:, None] & (not narrowed())
+            yield np.where(open_, np.inf, limits), _running_sums(rows)
 
 
 def _final(rows: Rows, temperature: float, *, every: bool) -> Iterator[Number]:

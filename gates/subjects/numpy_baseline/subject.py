@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 VERSIONS = {"numpy": np.__version__}
-CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
     "group_advantages": {
         "nan_rewards": ("unscored",),
         "baseline": ("mean", "leave-one-out", "batch", "none"),
@@ -25,10 +25,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "normalise_then_sum": {"nan_rewards": ("unscored",)},
     "importance_weights": {"nan_sampling": ("unrecorded",)},
     "token_kl": {"kl_clamp": (None, 10.0)},
-    **{
-        op: {"ties": ("library", "all", "lower-id"), "arithmetic": ("float64",)}
-        for op in ("filtered_logprobs", "sample_tokens")
-    },
+    **{op: {"ties": ("library", "all", "lower-id")} for op in ("filtered_logprobs", "sample_tokens")},
     "policy_loss": {
         "algorithm": tuple(loss.PRESETS),
         "clipped": (False, True),
@@ -71,3 +68,4 @@ def _operation(name: str) -> Callable[..., dict[str, Any]]:
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {name: _operation(name) for name in OUTPUTS}
+CONVENTIONS = {op: {"arithmetic": ("float64",), **CHOICES.get(op, {})} for op in OPS}  # float32 would not be right

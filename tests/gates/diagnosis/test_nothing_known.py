@@ -166,14 +166,20 @@ def test_a_factor_is_named(op: str, name: str, factor: float) -> None:
     assert (found.kind, found.words) == ("scaled", f"what is asked, times {factor:.6g}")
 
 
-@pytest.mark.parametrize(("name", "dtype"), [(LOSS, np.float16), ("loss.grpo.matches-definition-float64", np.float32)])
-def test_lower_precision(name: str, dtype: Any) -> None:
-    """The definition in half precision, or in float32 whatever the data are, is named as the definition."""
+@pytest.mark.parametrize(
+    ("name", "dtype", "named"),
+    [
+        (LOSS, np.float16, ("lower precision", "what is asked, in lower precision")),
+        ("loss.grpo.matches-definition-float64", np.float32, ("as asked", "as asked (computes in float32)")),
+    ],
+)
+def test_lower_precision(name: str, dtype: Any, named: tuple[str, str]) -> None:
+    """The definition in half precision is named as such; in float32, whatever the data are, it is what is asked."""
     program = PROGRAMS["policy_loss"]
     samples = of_oracle(program, calls(program, name))
     rough = [Sample(s.inputs, {x: y.astype(dtype).astype(np.float64) for x, y in s.got.items()}) for s in samples]
     found = diagnose(program, rough)
-    assert (found.kind, found.words) == ("lower precision", "what is asked, in lower precision")
+    assert (found.kind, found.words) == named
 
 
 def test_a_gradient_alone_is_named() -> None:

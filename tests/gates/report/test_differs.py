@@ -21,7 +21,9 @@ RAISES = 'raise IndexError("no such row")'
 
 def check(folder: Path, body: str, *options: str) -> tuple[int, str]:
     (folder / "mine.py").write_text(TEXT.format(body=body))
-    done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", "--no-minimise", *options, cwd=folder)
+    done = gates(
+        "check", "advantages.matches-definition", "--subject", "./mine.py", "--no-minimise", *options, cwd=folder
+    )
     return done.returncode, " ".join(done.stdout.split())
 
 

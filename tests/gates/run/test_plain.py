@@ -37,7 +37,7 @@ def verdict_of(gate: str, case: str) -> bool:
         ("advantages.matches-definition", "group-mean-add-ddof1-float32", True),
     ],
 )
-def test_layouts_and_optional_arguments_are_not_plain(gate: str, case: str, expected: bool) -> None:  # noqa: FBT001
+def test_layouts_and_optional_arguments_are_not_plain(gate: str, case: str, expected: bool) -> None:
     assert verdict_of(gate, case) is expected
 
 

@@ -35,9 +35,7 @@ def test_what_was_judged_is_not_said() -> None:
 
 def test_a_declared_preset_that_no_case_judged_is_said() -> None:
     left = replace(CORRECT, status="unsupported", op="loss[cispo]", reason="it has clip_width 'one', not 'two'")
-    assert sentences(CORRECT, left) == [
-        "loss[cispo] of mine was not judged: it has clip_width 'one', not 'two' (1)"
-    ]
+    assert sentences(CORRECT, left) == ["loss[cispo] of mine was not judged: it has clip_width 'one', not 'two' (1)"]
     assert sentences(CORRECT, left, replace(left, status="wrong")) == []
 
 
