@@ -17,6 +17,7 @@ import numpy as np
 
 from gates.arithmetic.functions import plain
 from gates.arithmetic.number import Number, gradient, number
+from gates.diagnosis.factors import CERTAIN, NONE, Factor, matching
 from gates.families.program import Choices, Data, Edit, Program, Sample
 from gates.model import Array
 
@@ -27,10 +28,10 @@ FEW = 0.5  # largest share of void elements in a candidate that may match
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A set of simultaneous edits (none: as asked). `scale` multiplies every output."""
+    """A set of simultaneous edits (none: as asked). `factor` multiplies every output."""
 
     edits: tuple[Edit, ...] = ()
-    scale: float = 1.0
+    factor: Factor = NONE
 
     @property
     def words(self) -> str:
@@ -76,26 +77,25 @@ class Search:
         """Return ρ, or a lower bound of it once that exceeds `enough`."""
         largest = 0.0
         for index, sample in enumerate(self.samples):
-            evaluated = self.evaluated(candidate, index)
+            evaluated, scale = self.evaluated(candidate, index), candidate.factor.of(sample.inputs)
             for output in outputs or self.outputs:
                 value, limit = evaluated[output]
-                largest = max(
-                    largest, _distance(sample.got[output], value * candidate.scale, limit * abs(candidate.scale))
-                )
+                largest = max(largest, _distance(sample.got[output], value * scale, limit * abs(scale)))
             if largest > enough:
                 break
         return largest
 
     def same(self, first: Candidate, second: Candidate, outputs: Sequence[str] = ()) -> bool:
         """Whether two candidates agree on every sample, up to rounding."""
-        for index in range(len(self.samples)):
+        for index, sample in enumerate(self.samples):
             a, b = self.evaluated(first, index), self.evaluated(second, index)
+            p, q = first.factor.of(sample.inputs), second.factor.of(sample.inputs)
             for output in outputs or self.outputs:
                 (x, limit), (y, other_limit) = a[output], b[output]
                 if x.shape != y.shape or np.any(np.isnan(x) != np.isnan(y)):
                     return False
                 room = np.where(np.isfinite(limit), limit, 0.0) + np.where(np.isfinite(other_limit), other_limit, 0.0)
-                apart = difference(x * first.scale, y * second.scale)
+                apart = difference(x * p, y * q)
                 if not np.all((apart <= room) | np.isinf(limit) | np.isinf(other_limit)):
                     return False
         return True
@@ -204,16 +204,26 @@ def first_matches(
     return sorted(matches, key=lambda pair: pair[1])
 
 
-def scaled(search: Search, candidate: Candidate) -> Candidate | None:
-    """Return the candidate scaled by the factor that fits the first sample, or None if there is none."""
-    sample, evaluated = search.samples[0], search.evaluated(candidate, 0)
-    output = search.outputs[-1]
-    value, got = evaluated[output][0], sample.got[output]
+def scaled(search: Search, candidate: Candidate, outputs: Sequence[str] = ()) -> Iterator[Candidate]:
+    """Yield the candidate with each factor that a program can have and that fits the first sample.
+
+    Nothing is yielded if the candidate is 0 but for rounding on a sample, since any factor fits it.
+    """
+    output = (outputs or search.outputs)[-1]
+    quotients = [_factor(search.evaluated(candidate, i)[output], s.got[output]) for i, s in enumerate(search.samples)]
+    if all(share <= CERTAIN for _, share in quotients):
+        single = sum(sample.got[output].size for sample in search.samples) == 1
+        calls = [sample.inputs for sample in search.samples]
+        yield from (Candidate(candidate.edits, factor) for factor in matching(calls, *quotients[0], single=single))
+
+
+def _factor(evaluated: tuple[Array, Array], got: Array) -> tuple[float, float]:
+    """Return the quotient at the largest value, and its relative rounding error; inf if there is none."""
+    value, limit = evaluated
     if got.shape != value.shape:
-        return None
-    certain = np.isfinite(value) & np.isfinite(got) & (value != 0.0)
+        return math.nan, math.inf
+    certain = np.isfinite(value) & np.isfinite(got) & np.isfinite(limit) & (value != 0.0)
     if not certain.any():
-        return None
-    largest = np.argmax(np.where(certain, np.abs(value), 0.0))
-    factor = float(got.reshape(-1)[largest] / value.reshape(-1)[largest])
-    return Candidate(candidate.edits, factor) if factor not in {0.0, 1.0} and math.isfinite(factor) else None
+        return math.nan, math.inf if limit.any() else 0.0
+    largest = np.unravel_index(np.argmax(np.where(certain, np.abs(value), 0.0)), value.shape)
+    return float(got[largest] / value[largest]), MATCH * float(limit[largest] / abs(value[largest]))

@@ -87,7 +87,7 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
 
 def _only_masked(errors: loss.LossErrors) -> bool:
     """Return whether every finite number is right, so that only masked slots are to blame."""
-    return all(array.holds or math.isinf(array.worst) for array in errors.compared)
+    return all(array.worst_finite <= 1.0 for array in errors.compared)
 
 
 def _row(errors: loss.LossErrors) -> int:
