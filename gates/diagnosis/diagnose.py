@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Literal
 
 import numpy as np
 
+from gates.diagnosis.factors import constant, quotient
 from gates.diagnosis.search import APART, MATCH, Candidate, Search, difference, first_matches, scaled
 from gates.families.program import Choices, Program, Sample
 from gates.model import Array
@@ -62,6 +64,23 @@ def diagnose(
     return Diagnosis("nothing known", where=where(program, search), tried=tried)
 
 
+def diagnose_near(program: Program, samples: Sequence[Sample]) -> Diagnosis:
+    """Name what was computed if it is one edit of what is asked whose loss is near; a short form of `diagnose`."""
+    search = Search(program, samples, program.asked(samples[0].inputs))
+    base, room = Candidate(), search.room()
+    singles = [candidate for candidate in search.singles() if search.near(candidate, room)]
+    stages: list[tuple[Sequence[Candidate], Named]] = [(singles, _matched)]
+    if search.near(base, room):
+        stages += [([base, *search.singles()], _by_output), (singles, _by_loss), ([base, *singles], _coarse)]
+    stages.append((list(scaled(search, base)), _matched))
+    tried = 1
+    for candidates, named in stages:
+        tried += len(candidates)
+        if diagnosis := named(search, candidates, tried):
+            return diagnosis
+    return Diagnosis("nothing known", tried=tried)
+
+
 Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
 
 
@@ -76,6 +95,7 @@ def _stages(search: Search, *, pairs: bool) -> Iterator[tuple[Sequence[Candidate
     if pairs and search.program.pairs:
         room = search.room()
         yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
+    yield [times for candidate in (base, *singles) for times in scaled(search, candidate, by=quotient)], _matched
     yield [base, *singles], _coarse
 
 
@@ -130,7 +150,7 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
         return None
     diagnosis = _named(first_matches(search, candidates, ("gradient",)), tried)
     if diagnosis is None:
-        times = scaled(search, Candidate(), ("gradient",))
+        times = chain.from_iterable(scaled(search, Candidate(), ("gradient",), by=by) for by in (constant, quotient))
         diagnosis = _named(first_matches(search, times, ("gradient",)), tried + 1)
     if diagnosis is None or diagnosis.kind == "ambiguous":
         return diagnosis
@@ -144,12 +164,12 @@ def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
         return None
     if diagnosis := _named(first_matches(search, candidates, ("loss",)), tried):
         return replace(diagnosis, words=f"the gradient as asked, its loss that of: {diagnosis.words}")
-    for times in scaled(search, Candidate(), ("loss",)):
+    for times in chain.from_iterable(scaled(search, Candidate(), ("loss",), by=by) for by in (constant, quotient)):
         if search.distance(times, outputs=("loss",)) <= MATCH:
             words = f"the gradient fits, the loss is off by a factor: times {times.factor.words}"
             return Diagnosis("constant", words, rho=rho, next_rho=APART, tried=tried)
-    constant = _constant(search)
-    words = "" if constant is None else f"the gradient fits, the loss is off by a constant: {constant:+.6g}"
+    excess = _excess(search)
+    words = "" if excess is None else f"the gradient fits, the loss is off by a constant: {excess:+.6g}"
     return Diagnosis("constant", words, rho=rho, next_rho=APART, tried=tried) if words else None
 
 
@@ -171,7 +191,7 @@ def _half(search: Search) -> bool:
     return True
 
 
-def _constant(search: Search) -> float | None:
+def _excess(search: Search) -> float | None:
     """Return what the losses have in excess of what is asked, if it is the same for all calls."""
     losses = [(s.got["loss"], *search.evaluated(Candidate(), index)["loss"]) for index, s in enumerate(search.samples)]
     first, room = float(losses[0][0] - losses[0][1]), float(losses[0][2])

@@ -36,28 +36,31 @@ class Factor:
 
 
 NONE = Factor()
+Factors = Callable[..., Iterator[Factor]]  # those that an observed one may be, given calls, number and rounding
 
 
-def matching(calls: Sequence[Inputs], observed: float, share: float, *, single: bool = False) -> Iterator[Factor]:
-    """Yield the factors that an observed one may be, simple ones first.
+def constant(calls: Sequence[Inputs], observed: float, room: float, *, single: bool) -> Iterator[Factor]:  # noqa: ARG001
+    """Yield the constant that an observed factor may be.
 
     Args:
         calls: the inputs of all calls.
         observed: the quotient of two numbers of the first call.
-        share: its relative rounding error.
-        single: whether no other number confirms the factor; then only the commonest constants are yielded.
+        room: its relative rounding error.
+        single: whether no other number confirms the factor; then only the commonest constants are tried.
     """
-    if not math.isfinite(observed) or share > CERTAIN:
-        return
-    room = max(share, CLOSE)
     for value in FEW if single else _constants(observed):
         if _near(value, observed, room) and not _near(1.0, observed, room):
-            yield Factor(f"{value:.6g}", lambda inputs, x=value: x)  # type: ignore[misc]  # noqa: ARG005
-            break
+            yield Factor(f"{value:.6g}", lambda _, x=value: x)  # type: ignore[misc]
+            return
+
+
+def quotient(calls: Sequence[Inputs], observed: float, room: float, *, single: bool) -> Iterator[Factor]:  # noqa: ARG001
+    """Yield the counts and settings of the calls, and their quotients, that an observed factor may be."""
     sizes = [counts(inputs) for inputs in calls]
     common = [name for name in sizes[0] if all(name in others for others in sizes)]
     for words, over, under in _quotients(common):
-        if _near(_quotient(sizes[0], over, under), observed, room):
+        value = _quotient(sizes[0], over, under)
+        if _near(value, observed, room) and not _near(1.0, value, room):
             yield Factor(words, lambda inputs, a=over, b=under: _quotient(counts(inputs), a, b))  # type: ignore[misc]
 
 

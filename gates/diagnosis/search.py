@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import plain
+from gates.arithmetic.functions import Value, plain
 from gates.arithmetic.number import Number, gradient, number
-from gates.diagnosis.factors import CERTAIN, NONE, Factor, matching
+from gates.diagnosis.factors import CERTAIN, CLOSE, NONE, Factor, Factors, constant
 from gates.families.program import Choices, Data, Edit, Program, Sample
 from gates.model import Array
 
@@ -59,6 +59,7 @@ class Search:
     samples: Sequence[Sample]
     asked: Choices
     _evaluated: dict[tuple[Any, int], dict[str, tuple[Array, Array]]] = field(default_factory=dict)
+    _parts: dict[int, dict[Any, Value]] = field(default_factory=dict)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -102,8 +103,8 @@ class Search:
 
     def quick(self, candidate: Candidate, index: int) -> dict[str, Array]:
         """Return the values of the outputs that need no gradient, in plain float64."""
-        inputs = self.samples[index].inputs
-        return values(self.program, inputs, candidate.choices(self.asked))
+        inputs, parts = self.samples[index].inputs, self._parts.setdefault(index, {})
+        return values(self.program, inputs, candidate.choices(self.asked), parts)
 
     def near(self, candidate: Candidate, room: Sequence[dict[str, Array]]) -> bool:
         """Whether a candidate's plain values are near enough to the outputs to make its limits worth computing."""
@@ -168,9 +169,9 @@ def difference(a: Array, b: Array) -> Array:
         return np.where(a == b, 0.0, np.abs(a - b))
 
 
-def values(program: Program, inputs: Any, choices: Choices) -> dict[str, Array]:
-    """Return the values of an edited definition, without its gradient."""
-    data = Data(inputs, bounded=False)
+def values(program: Program, inputs: Any, choices: Choices, parts: dict[Any, Value] | None = None) -> dict[str, Array]:
+    """Return the values of an edited definition, without its gradient; `parts` keeps terms for other choices."""
+    data = Data(inputs, bounded=False, parts=parts)
     leaf = np.asarray(inputs[program.variable]).astype(np.float64) if program.variable else None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -204,22 +205,30 @@ def first_matches(
     return sorted(matches, key=lambda pair: pair[1])
 
 
-def scaled(search: Search, candidate: Candidate, outputs: Sequence[str] = ()) -> Iterator[Candidate]:
+def scaled(
+    search: Search, candidate: Candidate, outputs: Sequence[str] = (), *, by: Factors = constant
+) -> Iterator[Candidate]:
     """Yield the candidate with each factor that a program can have and that fits the first sample.
 
-    Nothing is yielded if the candidate is 0 but for rounding on a sample, since any factor fits it.
+    Nothing is yielded if the candidate is 0 but for rounding on a sample, since any factor fits it; nor for an edit if
+    only one number is known, since one of many edits and factors would fit any number.
     """
     output = (outputs or search.outputs)[-1]
-    quotients = [_factor(search.evaluated(candidate, i)[output], s.got[output]) for i, s in enumerate(search.samples)]
-    if all(share <= CERTAIN for _, share in quotients):
-        single = sum(sample.got[output].size for sample in search.samples) == 1
-        calls = [sample.inputs for sample in search.samples]
-        yield from (Candidate(candidate.edits, factor) for factor in matching(calls, *quotients[0], single=single))
+    single = sum(sample.got[output].size for sample in search.samples) == 1
+    if single and candidate.edits:
+        return
+    calls = [sample.inputs for sample in search.samples]
+    observed, share = _factor(search, candidate, 0, output)
+    if not math.isfinite(observed) or share > CERTAIN:
+        return
+    for factor in by(calls, observed, CLOSE if single else max(share, CLOSE), single=single):
+        if all(_factor(search, candidate, index, output)[1] <= CERTAIN for index in range(1, len(calls))):
+            yield Candidate(candidate.edits, factor)
 
 
-def _factor(evaluated: tuple[Array, Array], got: Array) -> tuple[float, float]:
-    """Return the quotient at the largest value, and its relative rounding error; inf if there is none."""
-    value, limit = evaluated
+def _factor(search: Search, candidate: Candidate, index: int, output: str) -> tuple[float, float]:
+    """Return the quotient at the largest value of a sample, and its relative rounding error; inf if there is none."""
+    (value, limit), got = search.evaluated(candidate, index)[output], search.samples[index].got[output]
     if got.shape != value.shape:
         return math.nan, math.inf
     certain = np.isfinite(value) & np.isfinite(got) & np.isfinite(limit) & (value != 0.0)

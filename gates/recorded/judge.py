@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.ratio import program
-from gates.recorded import advantages, drift, identify, loss, metrics, naming
+from gates.recorded import advantages, drift, identify, loss, metrics, naming, unexplained
 from gates.recorded.file import StepFile, open_step
 from gates.recorded.finding import DECISIVE, Compared, Finding, Status
 from gates.recorded.settings import Settings
@@ -67,6 +67,8 @@ def _loss(step: Step) -> Finding:
 
 def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, numbers: dict[str, Any]) -> Finding:
     reason = _reason(errors)
+    if remainder := unexplained.remainder(step, settings, errors):
+        return Finding(name, "cannot tell", f"{remainder}; {reason}", numbers=numbers)
     if errors.poisoned and _only_masked(errors):
         return Finding(name, "fragile", f"what is not finite in masked slots reaches it: {reason}", numbers=numbers)
     finite = math.isfinite(errors.loss.worst)  # else it is like every candidate, and like none
@@ -74,6 +76,8 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
     status: Status = "wrong"
     computes = "" if diagnosis is None else diagnosis.words or "nothing that is known"
     if diagnosis is not None:
+        if diagnosis.kind == "constant":
+            return Finding(name, "cannot tell", f"{reason}; {unexplained.HOW}", diagnosis.words, numbers=numbers)
         if diagnosis.kind in {"lower precision", "as asked"}:
             status = "imprecise"
         if diagnosis.kind == "as asked":

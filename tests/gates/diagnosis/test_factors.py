@@ -10,6 +10,7 @@ import pytest
 from edited import calls, of_oracle
 
 from gates.diagnosis.diagnose import Diagnosis, diagnose
+from gates.diagnosis.search import Candidate, values
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs
 from gates.families.rows import Grid
@@ -64,6 +65,14 @@ class TestRefusedFactors:
         """With thousands of candidates, some short decimal fits any loss."""
         (one,) = with_loss(lambda x: 0.37 * x, [of_oracle(ALONE, calls(LOSS, GRPO)[:1])[0]])
         assert diagnose(ALONE, [one], pairs=False).kind == "nothing known"
+
+    def test_one_number_alone_is_no_edit_times_a_factor(self) -> None:
+        """An unclipped loss times 3 is one of thousands of names."""
+        (edit,) = [edit for edit in LOSS.edits(LOSS.asked(calls(LOSS, GRPO)[0])) if edit.words == "r·A without a clip"]
+        (call,) = calls(LOSS, GRPO)[:1]
+        loss = values(ALONE, call, Candidate((edit,)).choices(LOSS.asked(call)))["loss"]
+        found = diagnose(ALONE, [Sample(call, {"loss": 10.0 * loss})], pairs=False)
+        assert found.kind == "nothing known"
 
     def test_loss_and_gradient_agree_on_the_factor(self) -> None:
         """The gradient doubled, the loss tripled."""

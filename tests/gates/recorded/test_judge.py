@@ -221,7 +221,7 @@ class TestLoss:
 
     def test_corrections_are_judged(self, tmp_path: Path) -> None:
         """Recorded weights are judged; otherwise they are computed from the sampler's log-probs."""
-        sampling = (STEP["old"] - np.float32(0.1) * STEP["policy"]).astype(np.float32)
+        sampling = np.minimum(STEP["old"] - np.float32(0.1) * STEP["policy"], 0.0).astype(np.float32)
         bounds: dict[str, Any] = {"correction": "tis", "level": "token", "c_min": None, "c_max": 1.05}
         weights = oracle.importance_weights(STEP["old"], sampling, STEP["mask"], **bounds).astype(np.float32)
         settings = keywords("grpo")
@@ -336,7 +336,7 @@ class TestMetrics:
         """The limit of a long sum admits k2; the definition must be 30 times nearer."""
         rng = np.random.default_rng(5)
         policy = -rng.exponential(1.0, (512, 256)).astype(np.float32)
-        reference = (policy + rng.normal(0.0, 0.02, policy.shape)).astype(np.float32)
+        reference = np.minimum(policy + rng.normal(0.0, 0.02, policy.shape), 0.0).astype(np.float32)
         d = (reference - policy).astype(np.float64)
         k2, k3 = (d * d / 2).mean(), (np.exp(d) - d - 1).mean()
         left = tuple(
