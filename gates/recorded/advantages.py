@@ -217,9 +217,7 @@ def _remainder(step: Step, groups: _Groups, convention: Convention) -> str:
     if not step.trained.all() and "empty_rows" not in settings:
         kept = groups.trained.any(axis=1)
         if not kept.all() and not _compare(groups.of(kept), convention)[1].any():
-            return (
-                f"they fit if {int((~kept).sum())} prompts without tokens are left out: write `empty_rows` 'left-out'"
-            )
+            return f"they fit without the prompts that have no tokens ({int((~kept).sum())}): write `empty_rows` 'left-out'"
     tokenwise_may_fit = convention["scale"] == "batch" and convention["baseline"] in {"batch", "mean"}
     if tokenwise_may_fit and "statistics" not in settings and 0 < step.tokens <= tokenwise.MOST:
         for baseline in ("batch", "mean"):

@@ -119,7 +119,7 @@ class TestEmptyRows:
         path = write(tmp_path / "step.safetensors", tensors, {"scale": "batch"})
         finding = verdicts(path)["group_advantages"]
         assert finding.status == "cannot tell"
-        assert "they fit if 1 prompts without tokens are left out" in finding.reason
+        assert "they fit without the prompts that have no tokens (1): write `empty_rows`" in finding.reason
         write(path, tensors, {"scale": "batch", "empty_rows": "left-out"})
         assert verdicts(path)["group_advantages"].status == "correct"
 
