@@ -48,7 +48,7 @@ def rollout(rng: np.random.Generator) -> dict[str, np.ndarray]:
     mask = np.arange(WIDTH) < rng.integers(6, WIDTH + 1, shape[0])[:, None]
     mask[::3, 3:5] = False  # a tool's turn
     found = {"policy": policy, "old": old, "reference": reference, "sampling": sampling}
-    found = {name: array.astype(np.float32) for name, array in found.items()}
+    found = {name: np.minimum(array, 0).astype(np.float32) for name, array in found.items()}
     return {**found, "mask": mask, "rewards": rng.integers(0, 3, shape[0]).astype(np.float32)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import typer
+from safetensors import SafetensorError, safe_open
 
 from gates.model import ConfigurationError, Subject
 from gates.registry import Registry, load
@@ -82,6 +84,7 @@ def model(name: str | None, option: str = "--model") -> str | None:
                 raise ConfigurationError(
                     f"{option} {name}: the folder has no {missing}, so it is no Hugging Face model"
                 )
+        _check_files(folder, f"{option} {name}")
         return str(folder.resolve())
     if name.startswith((".", "/", "~")) or name.count("/") != 1:
         raise ConfigurationError(f"{option} {name}: is neither a folder nor an id like mlx-community/Qwen3-0.6B-4bit")
@@ -92,6 +95,27 @@ def model(name: str | None, option: str = "--model") -> str | None:
             f"so fetch it first (hf download {name}) or name a folder"
         )
     return name
+
+
+def _check_files(folder: Path, option: str) -> None:
+    """Refuse a model whose files are torn, which would look like a mistake of the code that loads it."""
+    for path in sorted(folder.glob("*.json")):
+        try:
+            held = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"{option}: {path.name} is torn or no JSON: {error}; fetch the model again"
+            ) from None
+        if path.name == "config.json" and not isinstance(held, dict):
+            raise ConfigurationError(f"{option}: config.json holds no object; fetch the model again")
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="np"):
+                pass
+        except (OSError, SafetensorError, ValueError) as error:
+            raise ConfigurationError(
+                f"{option}: {path.name} is torn or no safetensors file: {error}; fetch the model again"
+            ) from None
 
 
 def writer(verb: str, out: Path | None, *, record: bool) -> Writer:

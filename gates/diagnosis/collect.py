@@ -18,7 +18,7 @@ from gates.run.plan import Options, PlannedCase
 from gates.worker.process import Worker, WorkerError
 
 TRIES = 3  # failing cases of an op that are diagnosed until one is named
-NAMED = frozenset(("convention", "mistake", "scaled", "lower precision", "ambiguous"))
+NAMED = frozenset(("convention", "mistake", "scaled", "constant", "lower precision", "ambiguous"))
 
 
 @dataclass(slots=True)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 import numpy as np
 
 from gates.arithmetic.narrow import in_float32
+from gates.diagnosis.factors import constant, quotient
 from gates.diagnosis.search import APART, MATCH, Candidate, Search, difference, first_matches, scaled
 from gates.families.program import Choices, Program, Sample
 from gates.model import IN_FLOAT32, Array
 
-Kind = Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
+Kind = Literal[
+    "as asked", "convention", "mistake", "scaled", "constant", "lower precision", "ambiguous", "nothing known"
+]
 COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther has no name
 COARSE_OF_FLOAT64 = 1e9  # float32 where float64 is asked: 2⁵³/2²⁴ is 5e8
+COARSEST = 2.0**-7  # relative error of a number of bfloat16, rounded twice
 SHIFTED = 3.0  # the mean error in deviations: a rounding's, truncated ones included, has less
 
 
@@ -24,7 +30,8 @@ class Diagnosis:
     """What a subject computes.
 
     Attributes:
-        kind: the type of the result; "ambiguous": two candidates with different meanings match.
+        kind: the type of the result; "ambiguous": two candidates with different meanings match; "constant": the gradient
+            fits, the loss is off by a constant or a factor.
         words: text to follow "computes:"; empty if nothing is known.
         where: the elements that differ, if nothing is known.
         rho: the largest error of the named candidate, in its limits.
@@ -76,6 +83,23 @@ def _diagnosed(program: Program, samples: Sequence[Sample], choices: Choices, *,
     return Diagnosis("nothing known", where=where(program, search), tried=tried)
 
 
+def diagnose_near(program: Program, samples: Sequence[Sample]) -> Diagnosis:
+    """Name what was computed if it is one edit of what is asked whose loss is near; a short form of `diagnose`."""
+    search = Search(program, samples, program.asked(samples[0].inputs))
+    base, room = Candidate(), search.room()
+    singles = [candidate for candidate in search.singles() if search.near(candidate, room)]
+    stages: list[tuple[Sequence[Candidate], Named]] = [(singles, _matched)]
+    if search.near(base, room):
+        stages += [([base, *search.singles()], _by_output), (singles, _by_loss), ([base, *singles], _coarse)]
+    stages.append((list(scaled(search, base)), _matched))
+    tried = 1
+    for candidates, named in stages:
+        tried += len(candidates)
+        if diagnosis := named(search, candidates, tried):
+            return diagnosis
+    return Diagnosis("nothing known", tried=tried)
+
+
 Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
 
 
@@ -85,10 +109,12 @@ def _stages(search: Search, *, pairs: bool) -> Iterator[tuple[Sequence[Candidate
     yield singles, _matched
     yield [Candidate((edit,)) for edit in search.program.fitted(search.asked, search.samples)], _matched
     yield [base, *singles], _by_output
-    yield [times for candidate in (base, *singles) if (times := scaled(search, candidate)) is not None], _matched
+    yield singles, _by_loss
+    yield [times for candidate in (base, *singles) for times in scaled(search, candidate)], _matched
     if pairs and search.program.pairs:
         room = search.room()
         yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
+    yield [times for candidate in (base, *singles) for times in scaled(search, candidate, by=quotient)], _matched
     yield [base, *singles], _coarse
 
 
@@ -131,7 +157,7 @@ def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis 
     if others:
         both = " or ".join(f"“{candidate.sentence}”" for candidate, _ in matches[:2])
         return Diagnosis("ambiguous", f"cannot tell {both}", rho=rho, next_rho=following, tried=tried)
-    if best.scale != 1.0:
+    if best.factor.words:
         return Diagnosis("scaled", _times(best), rho=rho, next_rho=following, tried=tried)
     kind: Kind = "convention" if all(edit.convention for edit in best.edits) else "mistake"
     changes = {name: choice for edit in best.edits for name, choice in edit.changes.items()}
@@ -139,7 +165,7 @@ def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis 
 
 
 def _times(candidate: Candidate) -> str:
-    return f"{candidate.sentence if candidate.edits else 'what is asked'}, times {candidate.scale:.6g}"
+    return f"{candidate.sentence if candidate.edits else 'what is asked'}, times {candidate.factor.words}"
 
 
 def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
@@ -147,17 +173,56 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
     if not search.program.variable or search.distance(Candidate(), outputs=("loss",), enough=MATCH) > MATCH:
         return None
     diagnosis = _named(first_matches(search, candidates, ("gradient",)), tried)
-    if diagnosis is None and (times := scaled(search, Candidate())) is not None:
-        diagnosis = _named(first_matches(search, [times], ("gradient",)), tried + 1)
+    if diagnosis is None:
+        times = chain.from_iterable(scaled(search, Candidate(), ("gradient",), by=by) for by in (constant, quotient))
+        diagnosis = _named(first_matches(search, times, ("gradient",)), tried + 1)
     if diagnosis is None or diagnosis.kind == "ambiguous":
         return diagnosis
-    return Diagnosis(
-        diagnosis.kind,
-        f"the loss as asked, its gradient that of: {diagnosis.words}",
-        rho=diagnosis.rho,
-        next_rho=diagnosis.next_rho,
-        tried=tried,
-    )
+    return replace(diagnosis, words=f"the loss as asked, its gradient that of: {diagnosis.words}")
+
+
+def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
+    """Name the loss alone, if the gradient is as asked: that of an edit, off by a factor, or off by a constant."""
+    rho = _fit_of_gradient(search)
+    if rho > MATCH or _half(search):
+        return None
+    if diagnosis := _named(first_matches(search, candidates, ("loss",)), tried):
+        return replace(diagnosis, words=f"the gradient as asked, its loss that of: {diagnosis.words}")
+    for times in chain.from_iterable(scaled(search, Candidate(), ("loss",), by=by) for by in (constant, quotient)):
+        if search.distance(times, outputs=("loss",)) <= MATCH:
+            words = f"the gradient fits, the loss is off by a factor: times {times.factor.words}"
+            return Diagnosis("constant", words, rho=rho, next_rho=APART, tried=tried)
+    excess = _excess(search)
+    words = "" if excess is None else f"the gradient fits, the loss is off by a constant: {excess:+.6g}"
+    return Diagnosis("constant", words, rho=rho, next_rho=APART, tried=tried) if words else None
+
+
+def _fit_of_gradient(search: Search) -> float:
+    """Return the distance of the gradient from what is asked; inf if loss and gradient are not both known."""
+    if not search.program.variable or not {"loss", "gradient"} <= set(search.outputs):
+        return math.inf
+    return search.distance(Candidate(), outputs=("gradient",), enough=MATCH)
+
+
+def _half(search: Search) -> bool:
+    """Whether every loss is a number of half precision near what is asked, which explains its error."""
+    for index, sample in enumerate(search.samples):
+        got, value = float(sample.got["loss"]), float(search.evaluated(Candidate(), index)["loss"][0])
+        bits = int(np.float32(got).view(np.uint32)) if math.isfinite(got) else 1
+        held = bits & 0xFFFF == 0 or float(np.float16(got)) == got
+        if not held or abs(got - value) > COARSEST * abs(value):
+            return False
+    return True
+
+
+def _excess(search: Search) -> float | None:
+    """Return what the losses have in excess of what is asked, if it is the same for all calls."""
+    losses = [(s.got["loss"], *search.evaluated(Candidate(), index)["loss"]) for index, s in enumerate(search.samples)]
+    first, room = float(losses[0][0] - losses[0][1]), float(losses[0][2])
+    if not math.isfinite(first) or not math.isfinite(room):
+        return None
+    alike = all(abs(float(got - value) - first) <= MATCH * (float(limit) + room) for got, value, limit in losses)
+    return first if alike else None
 
 
 def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
@@ -213,4 +278,6 @@ def where(program: Program, search: Search) -> str:
             share = float(off[elements].mean())
             if share > best:
                 best, location = share, f"{output} differs only {name}"
+    if not location and _fit_of_gradient(search) <= MATCH:
+        return "only the loss differs: the gradient fits"
     return location

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import plain
+from gates.arithmetic.functions import Value, plain
 from gates.arithmetic.number import Number, gradient, number
+from gates.diagnosis.factors import CERTAIN, CLOSE, NONE, Factor, Factors, constant
 from gates.families.program import Choices, Data, Edit, Program, Sample
 from gates.model import Array
 
@@ -27,10 +28,10 @@ FEW = 0.5  # largest share of void elements in a candidate that may match
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A set of simultaneous edits (none: as asked). `scale` multiplies every output."""
+    """A set of simultaneous edits (none: as asked). `factor` multiplies every output."""
 
     edits: tuple[Edit, ...] = ()
-    scale: float = 1.0
+    factor: Factor = NONE
 
     @property
     def words(self) -> str:
@@ -58,6 +59,7 @@ class Search:
     samples: Sequence[Sample]
     asked: Choices
     _evaluated: dict[tuple[Any, int], dict[str, tuple[Array, Array]]] = field(default_factory=dict)
+    _parts: dict[int, dict[Any, Value]] = field(default_factory=dict)
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -76,34 +78,33 @@ class Search:
         """Return ρ, or a lower bound of it once that exceeds `enough`."""
         largest = 0.0
         for index, sample in enumerate(self.samples):
-            evaluated = self.evaluated(candidate, index)
+            evaluated, scale = self.evaluated(candidate, index), candidate.factor.of(sample.inputs)
             for output in outputs or self.outputs:
                 value, limit = evaluated[output]
-                largest = max(
-                    largest, _distance(sample.got[output], value * candidate.scale, limit * abs(candidate.scale))
-                )
+                largest = max(largest, _distance(sample.got[output], value * scale, limit * abs(scale)))
             if largest > enough:
                 break
         return largest
 
     def same(self, first: Candidate, second: Candidate, outputs: Sequence[str] = ()) -> bool:
         """Whether two candidates agree on every sample, up to rounding."""
-        for index in range(len(self.samples)):
+        for index, sample in enumerate(self.samples):
             a, b = self.evaluated(first, index), self.evaluated(second, index)
+            p, q = first.factor.of(sample.inputs), second.factor.of(sample.inputs)
             for output in outputs or self.outputs:
                 (x, limit), (y, other_limit) = a[output], b[output]
                 if x.shape != y.shape or np.any(np.isnan(x) != np.isnan(y)):
                     return False
                 room = np.where(np.isfinite(limit), limit, 0.0) + np.where(np.isfinite(other_limit), other_limit, 0.0)
-                apart = difference(x * first.scale, y * second.scale)
+                apart = difference(x * p, y * q)
                 if not np.all((apart <= room) | np.isinf(limit) | np.isinf(other_limit)):
                     return False
         return True
 
     def quick(self, candidate: Candidate, index: int) -> dict[str, Array]:
         """Return the values of the outputs that need no gradient, in plain float64."""
-        inputs = self.samples[index].inputs
-        return values(self.program, inputs, candidate.choices(self.asked))
+        inputs, parts = self.samples[index].inputs, self._parts.setdefault(index, {})
+        return values(self.program, inputs, candidate.choices(self.asked), parts)
 
     def near(self, candidate: Candidate, room: Sequence[dict[str, Array]]) -> bool:
         """Whether a candidate's plain values are near enough to the outputs to make its limits worth computing."""
@@ -168,9 +169,9 @@ def difference(a: Array, b: Array) -> Array:
         return np.where(a == b, 0.0, np.abs(a - b))
 
 
-def values(program: Program, inputs: Any, choices: Choices) -> dict[str, Array]:
-    """Return the values of an edited definition, without its gradient."""
-    data = Data(inputs, bounded=False)
+def values(program: Program, inputs: Any, choices: Choices, parts: dict[Any, Value] | None = None) -> dict[str, Array]:
+    """Return the values of an edited definition, without its gradient; `parts` keeps terms for other choices."""
+    data = Data(inputs, bounded=False, parts=parts)
     leaf = np.asarray(inputs[program.variable]).astype(np.float64) if program.variable else None
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -204,16 +205,34 @@ def first_matches(
     return sorted(matches, key=lambda pair: pair[1])
 
 
-def scaled(search: Search, candidate: Candidate) -> Candidate | None:
-    """Return the candidate scaled by the factor that fits the first sample, or None if there is none."""
-    sample, evaluated = search.samples[0], search.evaluated(candidate, 0)
-    output = search.outputs[-1]
-    value, got = evaluated[output][0], sample.got[output]
+def scaled(
+    search: Search, candidate: Candidate, outputs: Sequence[str] = (), *, by: Factors = constant
+) -> Iterator[Candidate]:
+    """Yield the candidate with each factor that a program can have and that fits the first sample.
+
+    Nothing is yielded if the candidate is 0 but for rounding on a sample, since any factor fits it; nor for an edit if
+    only one number is known, since one of many edits and factors would fit any number.
+    """
+    output = (outputs or search.outputs)[-1]
+    single = sum(sample.got[output].size for sample in search.samples) == 1
+    if single and candidate.edits:
+        return
+    calls = [sample.inputs for sample in search.samples]
+    observed, share = _factor(search, candidate, 0, output)
+    if not math.isfinite(observed) or share > CERTAIN:
+        return
+    for factor in by(calls, observed, CLOSE if single else max(share, CLOSE), single=single):
+        if all(_factor(search, candidate, index, output)[1] <= CERTAIN for index in range(1, len(calls))):
+            yield Candidate(candidate.edits, factor)
+
+
+def _factor(search: Search, candidate: Candidate, index: int, output: str) -> tuple[float, float]:
+    """Return the quotient at the largest value of a sample, and its relative rounding error; inf if there is none."""
+    (value, limit), got = search.evaluated(candidate, index)[output], search.samples[index].got[output]
     if got.shape != value.shape:
-        return None
-    certain = np.isfinite(value) & np.isfinite(got) & (value != 0.0)
+        return math.nan, math.inf
+    certain = np.isfinite(value) & np.isfinite(got) & np.isfinite(limit) & (value != 0.0)
     if not certain.any():
-        return None
-    largest = np.argmax(np.where(certain, np.abs(value), 0.0))
-    factor = float(got.reshape(-1)[largest] / value.reshape(-1)[largest])
-    return Candidate(candidate.edits, factor) if factor not in {0.0, 1.0} and math.isfinite(factor) else None
+        return math.nan, math.inf if limit.any() else 0.0
+    largest = np.unravel_index(np.argmax(np.where(certain, np.abs(value), 0.0)), value.shape)
+    return float(got[largest] / value[largest]), MATCH * float(limit[largest] / abs(value[largest]))

@@ -41,10 +41,15 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The inputs of one call, as float64 arrays, or as numbers with a bound and a gradient."""
+    """The inputs of one call, as float64 arrays, or as numbers with a bound and a gradient.
+
+    Attributes:
+        parts: terms of an output, kept for programs that are computed with many choices; None: nothing is kept.
+    """
 
     inputs: Inputs
     bounded: bool
+    parts: dict[Any, Value] | None = None
 
     def __getitem__(self, name: str) -> Any:
         return self.inputs[name]
@@ -57,6 +62,14 @@ class Data:
         """Return an array to compute with: numbers with bounds in the data's dtype, or plain float64."""
         array = np.asarray(values)
         return number(array, dtype) if self.bounded else array.astype(np.float64)
+
+    def part(self, key: Any, compute: Callable[[], Value]) -> Value:
+        """Return a term of an output, computed once for each key; the key holds every choice on which it depends."""
+        if self.parts is None:
+            return compute()
+        if key not in self.parts:
+            self.parts[key] = compute()
+        return self.parts[key]
 
     def scalar(self, value: float, dtype: str) -> Value:
         """Return a constant such as ε, which a program may keep in the dtype or in a wider one."""

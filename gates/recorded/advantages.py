@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from gates.families.advantages import program
 from gates.model import Array, ConfigurationError
+from gates.recorded import tokenwise
 from gates.recorded.finding import Compared, Finding
 from gates.recorded.loss import by_row
 from gates.recorded.settings import ADVANTAGES
@@ -33,6 +35,8 @@ CENTRES = {
     "batch": "reward less the mean of the batch",
     "none": "reward",
 }
+VARIED = 0.01  # least spread of a prompt whose advantages rounding cannot change by `ROUGH`
+ROUGH = 0.01  # of the largest advantage
 EPSILONS = (1e-4, 1e-6, 1e-8, 1e-5, 0.0)
 Convention = Mapping[str, Any]
 
@@ -45,11 +49,19 @@ class _Groups:
         rewards: (P, G) in the file's dtype; NaN for unscored or absent rows.
         got: (P, G) float64.
         rows: (P, G) row of the file, −1 for absent rows.
+        trained: (P, G), whether a row is present and has tokens; the advantages of other rows enter nothing.
+        tokens: (P, G), the tokens of each row.
     """
 
     rewards: Array
     got: Array
     rows: Array
+    trained: Array
+    tokens: Array
+
+    def of(self, kept: Any) -> _Groups:
+        """Return some prompts, given as a mask."""
+        return _Groups(*(x[kept] for x in (self.rewards, self.got, self.rows, self.trained, self.tokens)))
 
 
 def judge(step: Step) -> Finding:
@@ -57,6 +69,11 @@ def judge(step: Step) -> Finding:
     missing = next((name for name in ("rewards", "advantages") if name not in step.file), "")
     if missing:
         return Finding(QUANTITY, "unsupported", f"the file has no tensor `{missing}`")
+    written = {name: step.file.settings.get(name) for name in ADVANTAGES}
+    if step.file.settings.get("statistics") == "tokens":
+        if not 0 < step.tokens <= tokenwise.MOST:
+            return Finding(QUANTITY, "unsupported", f"the file has no `mask`, or more than {tokenwise.MOST} tokens")
+        written["statistics"] = "tokens"
     if step.groups is None:
         return Finding(QUANTITY, "unsupported", "the file has no prompts: add the tensor `groups`, or `group_size`")
     values = _by_row(step)
@@ -64,8 +81,10 @@ def judge(step: Step) -> Finding:
         return Finding(
             QUANTITY, "unsupported", "the advantages differ within a row: no definition of theirs is judged yet"
         )
-    groups = _groups(step, step.groups, values)
-    written = {name: step.file.settings.get(name) for name in ADVANTAGES}
+    return _judged(step, _groups(step, step.groups, values), written)
+
+
+def _judged(step: Step, groups: _Groups, written: Convention) -> Finding:
     if written["scale"] is not None:
         return _against_settings(step, groups, written)
     if _equal(groups).all():
@@ -95,26 +114,62 @@ def _groups(step: Step, rows: Array, values: Array) -> _Groups:
             f"{step.file.path}: tensor `rewards` is {rewards[row]} at [{row}], must be finite, or NaN for not scored"
         )
     absent = rows < 0
+    if step.file.settings.get("empty_rows") == "left-out":  # a prompt without tokens was left out before
+        absent |= ~np.where(absent, False, step.trained[rows]).any(axis=1, keepdims=True)
     table = np.where(absent, np.nan, rewards[rows]).astype(rewards.dtype)
-    return _Groups(table, np.where(absent, 0.0, values[rows].astype(np.float64)), rows)
+    trained = ~absent & step.trained[rows]
+    return _Groups(table, np.where(absent, 0.0, values[rows].astype(np.float64)), rows, trained, step.lengths[rows])
 
 
 def _compare(groups: _Groups, convention: Convention) -> tuple[Compared, Array, Array]:
     """Return the worst error, a mask of the elements that are off, and the expected values."""
-    size = groups.rewards.shape[1]
-    flat = groups.rewards.reshape(-1)
-    want = oracle.group_advantages(flat, size, **convention).reshape(groups.got.shape)
-    with np.errstate(all="ignore"):
-        limit = program.group_advantages(rewards=flat, group_size=size, **convention)["advantages"].reshape(
-            groups.got.shape
-        )
-    limit = np.where(_by_rule(groups, convention), 0.0, limit)
-    compared, present = Compared("advantage"), groups.rows >= 0
+    want = _wanted(groups, convention)
+    limit = _limits(groups, convention, want)
+    compared, present = Compared("advantage"), groups.trained
     order = np.argsort(groups.rows[present])
     compared.add(groups.got[present][order], want[present][order], limit[present][order])
     with np.errstate(all="ignore"):
         off = present & ~((groups.got == want) | (np.abs(groups.got - want) <= limit) | np.isinf(limit))
     return compared, off, want
+
+
+def _wanted(groups: _Groups, convention: Convention) -> Array:
+    """Return the advantages of a convention, (P, G)."""
+    call, _ = _call(groups, convention)
+    want = oracle.group_advantages(**call)
+    if convention.get("statistics") == "tokens":
+        want = tokenwise.of_first(want, groups.trained, groups.tokens)
+    return want.reshape(groups.got.shape)
+
+
+def _limits(groups: _Groups, convention: Convention, want: Array) -> Array:
+    """Return the limits of these advantages, (P, G)."""
+    call, slack = _call(groups, convention)
+    with np.errstate(all="ignore"):
+        limit = program.group_advantages(**call)["advantages"]
+    if convention.get("statistics") == "tokens":
+        limit = tokenwise.of_first(limit, groups.trained, groups.tokens) + slack * np.abs(want).max(initial=0.0)
+    return np.where(_by_rule(groups, convention), 0.0, limit.reshape(groups.got.shape))
+
+
+def _call(groups: _Groups, convention: Convention) -> tuple[dict[str, Any], float]:
+    """Return the keywords of `group_advantages`, and the relative rounding of its rewards."""
+    keywords = {name: convention[name] for name in ADVANTAGES}
+    if convention.get("statistics") != "tokens":
+        return {"rewards": groups.rewards.reshape(-1), "group_size": groups.rewards.shape[1], **keywords}, 0.0
+    rewards, slack = tokenwise.centred(groups.rewards, keywords["baseline"])
+    counts = np.where(groups.trained, groups.tokens, 0).reshape(-1)
+    repeated = np.repeat(rewards.reshape(-1), counts)
+    return {"rewards": repeated, "group_size": int(counts.sum()), **keywords, "baseline": "batch"}, slack
+
+
+def _near(groups: _Groups, want: Array) -> bool:
+    """Whether advantages are near enough to the recorded ones to make their limits worth computing."""
+    scored = np.where(np.isnan(groups.rewards), np.nan, groups.rewards.astype(np.float64))
+    spread = np.nanmax(scored, axis=1, keepdims=True) - np.nanmin(scored, axis=1, keepdims=True)
+    varied = groups.trained & ~np.isnan(scored) & (spread > VARIED * np.nanmax(np.abs(scored)))
+    off = np.where(varied, np.abs(groups.got - want), 0.0)
+    return not off.max(initial=0.0) > ROUGH * np.abs(want).max(initial=0.0)
 
 
 def _equal(groups: _Groups) -> Array:
@@ -128,7 +183,8 @@ def _equal(groups: _Groups) -> Array:
 def _by_rule(groups: _Groups, convention: Convention) -> Array:
     """Return which advantages are 0 by rule: of equal rewards, unless the baseline is not their group's."""
     equal = _equal(groups)
-    return equal if convention["baseline"] in oracle.OF_GROUP else np.zeros_like(equal)
+    by_group = convention["baseline"] in oracle.OF_GROUP and convention.get("statistics") != "tokens"
+    return equal if by_group else np.zeros_like(equal)
 
 
 def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Finding:
@@ -140,6 +196,8 @@ def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Fi
         alike = [name for _, name, _ in _fitting(groups, skip=convention)]
         strength = "" if not alike else f"this step cannot tell it from {_listed(alike)}"
         return Finding(QUANTITY, "correct", compared.summary, strength=strength, numbers=compared.numbers)
+    if remainder := _remainder(step, groups, convention):
+        return Finding(QUANTITY, "cannot tell", f"{remainder}; {compared.summary}", numbers=compared.numbers)
     rare = _by_rule(groups, convention) | np.isnan(groups.rewards)
     if not (off & ~rare).any():
         return Finding(QUANTITY, "fragile", f"{_rare(groups, off)}: {compared.location}", numbers=compared.numbers)
@@ -151,6 +209,22 @@ def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Fi
         _computes(fitting, f" (asked: {_words(convention)})"),
         numbers=compared.numbers,
     )
+
+
+def _remainder(step: Step, groups: _Groups, convention: Convention) -> str:
+    """Return which undeclared setting would explain advantages that do not hold, or ""."""
+    settings = step.file.settings
+    if not step.trained.all() and "empty_rows" not in settings:
+        kept = groups.trained.any(axis=1)
+        if not kept.all() and not _compare(groups.of(kept), convention)[1].any():
+            return f"they fit without the prompts that have no tokens ({int((~kept).sum())}): write `empty_rows` 'left-out'"
+    tokenwise_may_fit = convention["scale"] == "batch" and convention["baseline"] in {"batch", "mean"}
+    if tokenwise_may_fit and "statistics" not in settings and 0 < step.tokens <= tokenwise.MOST:
+        for baseline in ("batch", "mean"):
+            other = {**convention, "baseline": baseline, "statistics": "tokens"}
+            if not _compare(groups, other)[1].any():
+                return f"they fit with mean and deviation over tokens: write `statistics` 'tokens', `baseline` '{baseline}'"
+    return ""
 
 
 def _identified(groups: _Groups) -> Finding:
@@ -186,9 +260,11 @@ def _fitting(groups: _Groups, skip: Convention | None = None) -> Iterator[tuple[
     if skip is not None:
         yielded.append((_without_epsilon(skip), _compare(groups, skip)[2]))
     for convention in _conventions():
-        if convention == skip:
+        if convention == skip or (convention.get("statistics") and not groups.tokens.any()):
             continue
         try:
+            if not _near(groups, _wanted(groups, convention)):
+                continue
             _, off, want = _compare(groups, convention)
         except ValueError:  # such as leave-one-out with one row a prompt
             continue
@@ -202,21 +278,22 @@ def _fitting(groups: _Groups, skip: Convention | None = None) -> Iterator[tuple[
 
 
 def _without_epsilon(convention: Convention) -> Any:
-    return convention["scale"], convention["ddof"], convention["baseline"]
+    return convention["scale"], convention["ddof"], convention["baseline"], convention.get("statistics")
 
 
 def _conventions() -> Iterator[Convention]:
     """Yield the conventions of libraries, then all other combinations."""
     for key in LIBRARIES:
         yield dict(zip(ADVANTAGES, key, strict=True))
-    for scale in ("group", "batch"):
-        for baseline in oracle.OF_GROUP:
-            for ddof in (1, 0):
-                for eps in EPSILONS:
-                    for mode in oracle.EPS_MODES:
-                        key = (scale, ddof, eps, mode, baseline)
-                        if key not in LIBRARIES:
-                            yield dict(zip(ADVANTAGES, key, strict=True))
+    for scale, baseline, *rest in product(("group", "batch"), oracle.OF_GROUP, (1, 0), EPSILONS, oracle.EPS_MODES):
+        key = (scale, *rest, baseline)
+        if key not in LIBRARIES:
+            yield dict(zip(ADVANTAGES, key, strict=True))
+    for baseline, *rest in product(("batch", "mean"), (1, 0), (1e-8, 1e-4, 1e-6), ("add", "inside")):
+        whitened = dict(zip(ADVANTAGES, ("batch", *rest, baseline), strict=True))
+        if baseline == "batch":
+            yield whitened
+        yield {**whitened, "statistics": "tokens"}
 
 
 def _words(convention: Convention) -> str:
@@ -228,6 +305,8 @@ def _words(convention: Convention) -> str:
     centre = ", leave-one-out" if baseline == "leave-one-out" else ""
     of_batch = {"batch": "batch z-score", "none": "reward over the deviation of the batch"}
     whose = "group z-score" if scale == "group" else of_batch.get(baseline, "group mean taken off, batch deviation")
+    if convention.get("statistics") == "tokens":
+        whose = f"{'reward' if baseline == 'batch' else 'reward less the mean of its group,'} whitened over the batch's tokens"
     return f"{whose}{centre} with ddof {ddof}, ε {eps:g} {mode}{suffix}"
 
 

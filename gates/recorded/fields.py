@@ -47,9 +47,13 @@ TENSORS: Mapping[str, Tensor] = {
     "weights": Tensor((ROWS, SLOTS), FLOATS, "off-policy weights as the loss used them"),
     "entropy": Tensor((SLOTS,), FLOATS, "entropy of the policy at each token"),
     "loss": Tensor((ONE,), FLOATS, "the loss that was minimised"),
+    "auxiliary_loss": Tensor(
+        (ONE,), FLOATS, "what `loss` holds beside the policy loss, with its weight, such as a router's auxiliary loss"
+    ),
     "row_losses": Tensor((ROWS,), FLOATS, "what each row adds to the loss; together they are the loss"),
     "gradient": Tensor((SLOTS,), FLOATS, "∂loss/∂policy"),
 }
+SCALARS = tuple(name for name, tensor in TENSORS.items() if tensor.shapes == (ONE,))
 LIKE_POLICY = ("old", "reference", "sampling", "entropy", "gradient", "advantages", "weights")
 
 
@@ -97,12 +101,26 @@ SETTINGS: Mapping[str, Setting] = {
     "correction_level": Setting("word", "of a token or of the row's product", ("token", "seq_sum")),
     "correction_low": Setting("number", "c_min; absent: none"),
     "correction_high": Setting("number", "c_max"),
+    "entropy_bonus": Setting("number", "c, where `loss` holds −c times the mean of `entropy`"),
+    "entropy_mean": Setting(
+        "word", "that mean: over tokens, or averaged like the loss; absent: `tokens`", ("tokens", "loss")
+    ),
+    "empty_rows": Setting(
+        "word",
+        "whether rows, prompts and micro-batches without tokens count in means; absent: `counted`",
+        ("counted", "left-out"),
+    ),
     "group_size": Setting("integer", "rows of each prompt, one after the other"),
     "scale": Setting("word", "whose deviation divides the advantages; absent: it is identified", tuple(SCALES)),
     "ddof": Setting("integer", "0 or 1; not with `scale` none"),
     "eps": Setting("number", "ε of the advantages; not with `scale` none"),
     "eps_mode": Setting("word", "how ε enters; not with `scale` none", tuple(EPS_MODES)),
     "baseline": Setting("word", "what is subtracted from a reward", tuple(BASELINES)),
+    "statistics": Setting(
+        "word",
+        "whether mean and deviation of the batch are over rows or, as in REINFORCE++, over tokens; absent: `rows`",
+        ("rows", "tokens"),
+    ),
     "name": Setting("text", "what reports call the step; absent: the file's name"),
 }
 

@@ -19,7 +19,7 @@ from gates.errors import unreadable
 from gates.model import Array, ConfigurationError
 from gates.nearest import hint
 from gates.recorded import settings as setting
-from gates.recorded.fields import FLOATS, LIKE_POLICY, METRIC, ROWS, SLOTS, TENSORS, Tensor
+from gates.recorded.fields import FLOATS, LIKE_POLICY, METRIC, ROWS, SCALARS, SLOTS, TENSORS, Tensor
 
 WIDEST = 1 << 18  # slots of a row, since a row is read at once
 MOST_ROWS = 1 << 22  # rows, since arrays of shape (B,) are read at once
@@ -109,7 +109,7 @@ def _checked(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -
     for name, shape in shapes.items():
         _known(name, shape, dtypes[name])
     sized = next((name for name in TENSORS if name in shapes and len(shapes[name]) == 2), None) or next(
-        (name for name in TENSORS if name in shapes and shapes[name] and name != "loss"), None
+        (name for name in TENSORS if name in shapes and shapes[name] and name not in SCALARS), None
     )
     if sized is None:
         raise ConfigurationError("it has no tensor with a row for each completion; docs/recorded-steps.md lists them")
@@ -120,7 +120,7 @@ def _checked(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) -
         )
     for name, shape in shapes.items():
         wanted = {1: (rows,), 2: (rows, width)}.get(len(shape), shape)
-        if name in TENSORS and name != "loss" and shape != wanted:
+        if name in TENSORS and name not in SCALARS and shape != wanted:
             raise ConfigurationError(
                 f"tensor `{name}` has shape {list(shape)}, must be {list(wanted)} as `{sized}` has"
             )
@@ -162,6 +162,12 @@ def _together(shapes: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str]) 
             f"tensor `rewards` has dtype {dtypes['rewards']}, `advantages` {dtypes['advantages']}: write both in the dtype "
             "in which the advantages were computed"
         )
-    for name, needed in (("gradient", "loss"), ("row_losses", "loss"), ("loss", "policy"), ("loss", "advantages")):
+    for name, needed in (
+        ("auxiliary_loss", "loss"),
+        ("gradient", "loss"),
+        ("row_losses", "loss"),
+        ("loss", "policy"),
+        ("loss", "advantages"),
+    ):
         if name in shapes and needed not in shapes:
             raise ConfigurationError(f"tensor `{name}` is given without `{needed}`: add it")

@@ -54,12 +54,16 @@ class Compared:
         worst: the largest error; inf if a number is unexpectedly not finite.
         location: its index, and both numbers.
         claimed: the number of elements with a limit.
+        worst_finite: the largest error of a finite element.
+        symptom: what an element with an infinite error is: "not finite", or not the number that it must be exactly.
     """
 
     name: str
     worst: float = 0.0
     location: str = ""
     claimed: int = 0
+    worst_finite: float = 0.0
+    symptom: str = ""
 
     def add(self, got: Array, want: Array, limit: Array, start: int = 0) -> None:
         """Compare some elements; `start` is the row of the first."""
@@ -69,10 +73,12 @@ class Compared:
             error = np.where(a == b, 0.0, np.abs(a - b) / room)
         error = np.where(claimed, np.where(np.isfinite(error), error, np.inf), 0.0)
         self.claimed += int(claimed.sum())
+        self.worst_finite = max(self.worst_finite, float(error[np.isfinite(a)].max(initial=0.0)))
         if error.size and (float(error.max()) > self.worst or not self.location):
             first = np.unravel_index(int(np.argmax(error)), error.shape)
             index = [int(i) + (start if axis == 0 else 0) for axis, i in enumerate(first)]
             self.worst = max(self.worst, float(error.max()))
+            self.symptom = f"not {b[first]:.9g}" if np.isfinite(a[first]) else "not finite"
             self.location = f"{f'at {index}: ' if index else ''}got {a[first]:.9g}, want {b[first]:.9g}"
 
     @property
@@ -85,7 +91,9 @@ class Compared:
         """The error; if it exceeds the limit, also its location."""
         if self.holds:
             return f"{self.name} {self.worst:.2g} textbook limits off at most"
-        size = "is not finite" if np.isinf(self.worst) else f"error is {self.worst:.3g} textbook limits, must be <= 1"
+        size = (
+            f"is {self.symptom}" if np.isinf(self.worst) else f"error is {self.worst:.3g} textbook limits, must be <= 1"
+        )
         return f"{self.name} {size} ({self.location})"
 
     @property

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gates.model import ConfigurationError
+from gates.recorded import naming
 from gates.recorded.finding import DECISIVE, Finding
-from gates.recorded.loss import LossErrors, compare
-from gates.recorded.naming import named
+from gates.recorded.loss import LossErrors, compare, plausible
 from gates.recorded.settings import Settings
 from gates.recorded.step import Step
 from reference.algorithms import ALGORITHMS, AXES
@@ -19,6 +19,7 @@ FREE = 1e9  # ε of a clip without effect
 WIDTHS = ((0.2, 0.2), (0.2, 0.28), (0.2, 0.3), (0.1, 0.1), (3e-4, 4e-4), (0.4, 0.4), (FREE, FREE))
 BETAS = (0.04, 0.001, 0.01, 0.05, 0.1)
 FREE_CONSTANTS = ("epsilon_low", "epsilon_high")  # whose values are tried
+NAMED = frozenset(("mistake", "convention", "scaled", "constant", "lower precision"))
 HOW = "write the setting `algorithm` and its constants to have it judged"
 
 
@@ -46,16 +47,21 @@ def identify(step: Step) -> Finding:
 
 def _unknown(step: Step) -> Finding:
     """Return the nearest known mistake in GRPO, or an undecided finding."""
-    for settings in _with_constants("grpo", {}, step, WIDTHS[:1], _betas(step)):
-        diagnosis = named(step, settings, 0)
-        if diagnosis is not None and diagnosis.kind in {"mistake", "convention", "scaled", "lower precision"}:
-            description = f"grpo with: {diagnosis.words}"
-            return Finding(QUANTITY, "cannot tell", f"no settings are written; {HOW}", description)
+    betas = _betas(step)
+    usual = betas[1] if len(betas) > 1 else betas[0]
+    for search, sizes in ((naming.near, betas), (naming.named, [usual])):
+        for settings in _with_constants("grpo", {}, step, WIDTHS[:1], sizes):
+            diagnosis = search(step, settings, 0)
+            if diagnosis is not None and diagnosis.kind in NAMED:
+                description = f"grpo with: {diagnosis.words}"
+                return Finding(QUANTITY, "cannot tell", f"no settings are written; {HOW}", description)
     return Finding(QUANTITY, "cannot tell", f"no settings are written; {HOW}", "nothing that is known")
 
 
 def _fits(step: Step, settings: Settings) -> LossErrors | None:
     try:
+        if not plausible(step, settings, at_once=FIRST):
+            return None
         first = compare(step, settings, most=1, at_once=FIRST)
         errors = compare(step, settings) if first.holds else first
     except ConfigurationError:  # an impossible constant, or advantages that differ within a row

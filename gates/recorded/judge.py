@@ -12,7 +12,7 @@ import numpy as np
 
 from gates.families.ratio import program
 from gates.model import IN_FLOAT32
-from gates.recorded import advantages, drift, identify, loss, metrics, naming
+from gates.recorded import advantages, drift, identify, loss, metrics, naming, unexplained
 from gates.recorded.file import StepFile, open_step
 from gates.recorded.finding import DECISIVE, Compared, Finding, Status
 from gates.recorded.settings import Settings
@@ -68,6 +68,8 @@ def _loss(step: Step) -> Finding:
 
 def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, numbers: dict[str, Any]) -> Finding:
     reason = _reason(errors)
+    if remainder := unexplained.remainder(step, settings, errors):
+        return Finding(name, "cannot tell", f"{remainder}; {reason}", numbers=numbers)
     if errors.poisoned and _only_masked(errors):
         return Finding(name, "fragile", f"what is not finite in masked slots reaches it: {reason}", numbers=numbers)
     finite = math.isfinite(errors.loss.worst)  # else it is like every candidate, and like none
@@ -75,6 +77,8 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
     status: Status = "wrong"
     computes = "" if diagnosis is None else diagnosis.words or "nothing that is known"
     if diagnosis is not None:
+        if diagnosis.kind == "constant":
+            return Finding(name, "cannot tell", f"{reason}; {unexplained.HOW}", diagnosis.words, numbers=numbers)
         if diagnosis.kind in {"lower precision", "as asked"}:
             status = "imprecise"
         if diagnosis.kind == "as asked":
@@ -89,7 +93,7 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
 
 def _only_masked(errors: loss.LossErrors) -> bool:
     """Return whether every finite number is right, so that only masked slots are to blame."""
-    return all(array.holds or math.isinf(array.worst) for array in errors.compared)
+    return all(array.worst_finite <= 1.0 for array in errors.compared)
 
 
 def _row(errors: loss.LossErrors) -> int:

@@ -12,11 +12,15 @@ from gates.families.loss import textbook, textbook_steps
 from gates.families.loss.branches import on_a_branch
 from gates.families.loss.program import row_of
 from gates.model import Array, ConfigurationError
+from gates.recorded.extras import Extras
 from gates.recorded.finding import Compared, Total
 from gates.recorded.settings import Settings, of_loss
 from gates.recorded.step import AT_ONCE, Piece, Step
 from reference.oracle import losses, ratio
 
+ROUGH = 0.05  # of the terms of a gradient: far beyond its limits, where the clip is decided
+ROUGH_LOSS = 0.01  # of the sum of |terms| of a loss
+FEW = 0.1  # share of elements at which it may be undecided
 ARRAYS = ("policy", "old", "reference", "advantages", "weights")
 
 
@@ -29,6 +33,7 @@ class LossErrors:
         rows: the row losses, or None if the file has none.
         gradient: the gradient, or None if the file has none.
         outside: the largest |gradient| of a masked slot, and its location.
+        off: the loss less that of the definition.
         poisoned: whether masked slots of the inputs hold numbers that are not finite.
     """
 
@@ -36,6 +41,7 @@ class LossErrors:
     rows: Compared | None = None
     gradient: Compared | None = None
     outside: tuple[float, str] = (0.0, "")
+    off: float = 0.0
     poisoned: bool = False
 
     @property
@@ -63,11 +69,12 @@ def compare(step: Step, settings: Settings, *, most: int | None = None, at_once:
         Compared("row loss") if "row_losses" in file else None,
         Compared("gradient") if "gradient" in file else None,
     )
-    total, slack = Total(dtype), 0.0
+    total, slack, extras = Total(dtype), 0.0, Extras(step, settings)
     for count, (piece, keywords, factor) in enumerate(_parts(step, settings, at_once)):
         if count == most:
             return errors
         inputs = {**inputs_of(step, piece, settings), **keywords}
+        extras.add(piece, inputs, factor)
         wanted, limits = _times(*definition(step, inputs, settings), factor)
         errors.poisoned |= _poisoned(inputs)
         total.add(wanted.loss, float(limits["loss"]), int(piece.mask.sum()))
@@ -77,11 +84,34 @@ def compare(step: Step, settings: Settings, *, most: int | None = None, at_once:
             errors.rows.add(got, np.asarray([wanted.loss]), limit, piece.start)
         if errors.gradient is not None:
             _add_gradient(errors, file.read("gradient", piece.start, piece.stop), piece, wanted, limits)
+    extra, room = extras.total()
+    total.value, total.limit = total.value + extra, total.limit + room
     got_loss = file.number("loss")
-    off = got_loss - total.value
+    errors.off = off = got_loss - total.value
     near = got_loss - float(np.copysign(min(abs(off), slack), off)) if np.isfinite(off) else got_loss
     errors.loss.add(np.asarray(near), np.asarray(total.value), np.asarray(total.limit))
     return errors
+
+
+def plausible(step: Step, settings: Settings, *, at_once: int) -> bool:
+    """Return whether the first piece's gradient, or the loss of a step of one piece, is at all near these settings'.
+
+    Errors are compared with the size of the terms, without limits, which are far smaller.
+
+    Raises:
+        ConfigurationError: settings and arrays contradict each other.
+    """
+    parts = _parts(step, settings, at_once)
+    piece, keywords, factor = next(parts)
+    wanted = _oracle(step, {**inputs_of(step, piece, settings), **keywords}, settings)[0]
+    if "gradient" in step.file:
+        got = step.file.read("gradient", piece.start, piece.stop)[:, : piece.mask.shape[1]] / factor
+        off = np.abs(on_a_branch(wanted, wanted.loss, got)[1] - wanted.gradient) > ROUGH * wanted.gradient_scale
+        return bool((off & piece.mask).sum() <= FEW * piece.mask.sum())
+    if next(parts, None) is not None:
+        return True
+    off_loss = abs(step.file.number("loss") - factor * wanted.loss)
+    return not off_loss > factor * (ROUGH_LOSS * wanted.loss_scale + wanted.branch_slack)
 
 
 def _times(
@@ -161,14 +191,7 @@ def definition(
     Raises:
         ConfigurationError: settings and arrays contradict each other; the message is the oracle's.
     """
-    keywords = dict(inputs)
-    try:
-        if corrected(settings, step):
-            keywords["sampling"], keywords["weights"] = inputs["sampling"], off_policy(inputs, settings)
-        arguments = {name: value for name, value in keywords.items() if name != "sampling"}
-        wanted = losses.policy_loss(**arguments)
-    except ValueError as error:
-        raise ConfigurationError(f"{step.file.path}: {error}") from None
+    wanted, keywords = _oracle(step, inputs, settings)
     keywords["kl_ratio"] = keywords["kl_ratio"] or "none"
     if corrected(settings, step):
         names = ("correction", "correction_level", "correction_low", "correction_high")
@@ -176,6 +199,18 @@ def definition(
         arguments = {name: value for name, value in keywords.items() if name != "weights"}
         return wanted, textbook_steps.loss_constants(**arguments, **more)
     return wanted, textbook.policy_loss(**keywords)
+
+
+def _oracle(step: Step, inputs: Mapping[str, Any], settings: Settings) -> tuple[losses.PolicyLoss, dict[str, Any]]:
+    """Return the loss of some rows, and its keywords with the off-policy weights."""
+    keywords = dict(inputs)
+    try:
+        if corrected(settings, step):
+            keywords["sampling"], keywords["weights"] = inputs["sampling"], off_policy(inputs, settings)
+        arguments = {name: value for name, value in keywords.items() if name != "sampling"}
+        return losses.policy_loss(**arguments), keywords
+    except ValueError as error:
+        raise ConfigurationError(f"{step.file.path}: {error}") from None
 
 
 def off_policy(inputs: Mapping[str, Any], settings: Settings) -> Array:
@@ -198,6 +233,31 @@ def _parts(step: Step, settings: Settings, at_once: int) -> Iterator[tuple[Piece
     A step that fits into one piece is computed unchanged. Otherwise each piece divides by the counts of the whole step: a
     mean over rows is weighted, and a mean over tokens uses the `trl` denominator with the step's token count.
     """
+    counted = left_out(step, settings)
+    yield from ((piece, keywords, counted * share) for piece, keywords, share in _shares(step, settings, at_once))
+
+
+def extras_of(step: Step, settings: Settings) -> Extras:
+    """Return what the loss holds beside the policy loss."""
+    extras = Extras(step, settings)
+    for piece, keywords, factor in _parts(step, settings, AT_ONCE):
+        extras.add(piece, {**inputs_of(step, piece, settings), **keywords}, factor)
+    return extras
+
+
+def left_out(step: Step, settings: Settings) -> float:
+    """Return by what leaving out the rows, prompts or micro-batches without tokens multiplies a loss; else 1."""
+    if settings.get("empty_rows") != "left-out":
+        return 1.0
+    if not row_of(settings).by_tokens:
+        return step.file.rows / max(int(step.trained.sum()), 1)
+    if settings.get("dapo_denominator") == "trl":
+        return 1.0
+    blocks = [bool(step.trained[start:stop].any()) for start, stop in _blocks(step, settings)]
+    return len(blocks) / sum(blocks)
+
+
+def _shares(step: Step, settings: Settings, at_once: int) -> Iterator[tuple[Piece, dict[str, Any], float]]:
     rows = step.file.rows
     alone = "row_losses" in step.file
     if rows == 1 or (step.slots_read <= at_once and not alone):

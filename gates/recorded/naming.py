@@ -7,17 +7,17 @@ to a common factor, since the denominators are those of the whole step.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.diagnose import Diagnosis, diagnose
+from gates.diagnosis.diagnose import Diagnosis, diagnose, diagnose_near
 from gates.diagnosis.search import APART, Candidate, Search, values
 from gates.families.loss.program import row_of
 from gates.families.program import Program, Sample
 from gates.families.programs import programs
-from gates.recorded.loss import corrected, inputs_of, off_policy
+from gates.recorded.loss import corrected, extras_of, inputs_of, left_out, off_policy
 from gates.recorded.settings import Settings
 from gates.recorded.step import Piece, Step
 
@@ -28,6 +28,42 @@ PAIRS = 1024  # slots: with more, pairs of edits take minutes
 
 def named(step: Step, settings: Settings, row: int) -> Diagnosis | None:
     """Return a diagnosis of loss and gradient, or None if the step is too large; `row` is a row that differs."""
+    part = _part(step, settings, row)
+    if part is None:
+        return None
+    choices = part.program.asked(part.sample.inputs)
+    if part.whole:
+        return diagnose(part.program, [part.sample], pairs=part.slots <= PAIRS)
+    diagnosis = diagnose(part.program, [part.sample], choices, pairs=False)
+    if diagnosis.kind == "scaled" and not diagnosis.words.startswith("what is asked"):
+        return replace(diagnosis, kind="mistake", words=diagnosis.words.partition(", times ")[0])
+    return diagnosis
+
+
+def near(step: Step, settings: Settings, row: int) -> Diagnosis | None:
+    """Return a diagnosis by edits whose loss is near the recorded one, or None: a search of many settings."""
+    part = _part(step, settings, row)
+    return None if part is None else diagnose_near(part.program, [part.sample])
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A step, or some of its rows, as one sample.
+
+    Attributes:
+        program: the definition, with the outputs that the file has.
+        sample: the call and its outputs.
+        slots: the number of slots.
+        whole: whether it is the whole step.
+    """
+
+    program: Program
+    sample: Sample
+    slots: int
+    whole: bool
+
+
+def _part(step: Step, settings: Settings, row: int) -> _Part | None:
     whole = step.file.rows * step.file.width <= SEARCHED
     if not whole and "gradient" not in step.file:
         return None
@@ -35,20 +71,15 @@ def named(step: Step, settings: Settings, row: int) -> Diagnosis | None:
     inputs = _inputs(step, piece, settings)
     program = _program(loss=whole, gradient="gradient" in step.file)
     got: dict[str, Any] = {}
+    counted = left_out(step, settings)
     if "gradient" in step.file:
         wide = step.file.read("gradient", piece.start, piece.stop)[:, : piece.mask.shape[1]]
-        got["gradient"] = np.asarray(wide, np.float64) / (1.0 if whole else _share(step, piece, settings))
+        got["gradient"] = np.asarray(wide, np.float64) / (counted if whole else counted * _share(step, piece, settings))
     if whole:
-        got["loss"] = np.asarray(step.file.number("loss"))
-        return diagnose(program, [Sample(inputs, got)], pairs=piece.mask.size <= PAIRS)
-    choices = program.asked(inputs)
-    got["loss"] = values(program, inputs, choices)[
-        "loss"
-    ]  # the rows' own loss is unknown, so it must exclude no candidate
-    diagnosis = diagnose(program, [Sample(inputs, got)], choices, pairs=False)
-    if diagnosis.kind == "scaled" and not diagnosis.words.startswith("what is asked"):
-        return replace(diagnosis, kind="mistake", words=diagnosis.words.partition(", times ")[0])
-    return diagnosis
+        got["loss"] = np.asarray((step.file.number("loss") - extras_of(step, settings).total()[0]) / counted)
+    else:  # the rows' own loss is unknown, so it must exclude no candidate
+        got["loss"] = values(program, inputs, program.asked(inputs))["loss"]
+    return _Part(program, Sample(inputs, got), piece.mask.size, whole)
 
 
 def shown(step: Step, settings: Settings) -> str:

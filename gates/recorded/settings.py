@@ -92,6 +92,8 @@ def check(settings: Settings, tensors: Collection[str], rows: int) -> None:
         for name in ("correction_level", "correction_high"):
             if name not in settings:
                 raise ConfigurationError(f"setting `correction` needs `{name}`: write it (docs/recorded-steps.md)")
+    if settings.get("entropy_bonus") and "entropy" not in tensors:
+        raise ConfigurationError("setting `entropy_bonus` needs the tensor `entropy`: add it")
     _check_old(settings, tensors)
 
 
@@ -151,6 +153,10 @@ def _check_advantages(settings: Settings) -> None:
             )
     if extra := [name for name in written if name not in needed]:
         raise ConfigurationError(f"setting `{extra[0]}` means nothing with `scale` 'none': leave it out")
+    if settings.get("statistics") == "tokens" and (
+        settings.get("scale") != "batch" or settings["baseline"] not in {"batch", "mean"}
+    ):
+        raise ConfigurationError("setting `statistics` 'tokens' needs `scale` 'batch' and `baseline` 'batch' or 'mean'")
     if settings.get("ddof", 0) not in {0, 1}:
         raise ConfigurationError(f"setting `ddof` is {settings['ddof']}, must be 0 or 1")
 

@@ -15,6 +15,8 @@ from gates.recorded.file import StepFile
 AT_ONCE = 1 << 16  # slots computed at once
 READ_AT_ONCE = 1 << 22  # slots of an array read at once
 MAY_BE_NAN = ("sampling",)  # NaN: not recorded
+LOGPROBS = frozenset(("policy", "old", "reference", "sampling"))
+ROUNDED = 1e-3  # nats above 0 that rounding of logits may give
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Step:
         """The number of tokens in the step."""
         return int(self.lengths.sum())
 
+    @property
+    def trained(self) -> Array:
+        """Which rows have tokens, (B,); all if the file has no arrays of tokens."""
+        return self.lengths > 0 if self.file.width else np.ones(self.file.rows, np.bool_)
+
     def _mask(self, start: int, stop: int) -> Array:
         if "mask" not in self.file:
             return np.ones((stop - start, self.file.width), np.bool_)
@@ -102,7 +109,7 @@ class Step:
         """Return an array of the piece's rows: (rows, slots), or (rows,) if rows have one number.
 
         Raises:
-            ConfigurationError: a token's value is not finite.
+            ConfigurationError: a token's value is not finite, or a log-prob is above 0.
         """
         values = self.file.read(name, piece.start, piece.stop)
         values = values[:, : piece.mask.shape[1]] if values.ndim == 2 else values
@@ -114,6 +121,13 @@ class Step:
             raise ConfigurationError(
                 f"{self.file.path}: tensor `{name}` is {values[tuple(first)]} at {index}, where a token stands: record a finite "
                 "number there, or set `mask` to 0"
+            )
+        above = counted & (values > ROUNDED) if name in LOGPROBS else np.zeros(1, np.bool_)
+        if above.any():
+            row, slot = (int(i) for i in np.argwhere(above)[0])
+            raise ConfigurationError(
+                f"{self.file.path}: tensor `{name}` is {values[row, slot]:.6g} in row {piece.start + row}, slot {slot}, must be "
+                "a log-prob, at most 0: record log-softmax values, not logits or probabilities"
             )
         return values
 

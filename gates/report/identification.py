@@ -10,7 +10,7 @@ from gates.diagnosis.identify import Identified
 from gates.errors import ExitCode
 from gates.results.escape import one_line
 
-NAMED = frozenset(("as asked", "convention", "mistake", "scaled", "lower precision"))
+NAMED = frozenset(("as asked", "convention", "mistake", "scaled", "constant", "lower precision"))
 
 
 def lines(subject: str, identified: Identified) -> str:

@@ -276,7 +276,9 @@ class DiagnosisRecord(StrictRecord):
     op: str = Field(description="what is graded, such as policy_loss[grpo]")
     gate: str
     case: str = Field(description="whose settings and layout the designed inputs have")
-    kind: Literal["as asked", "convention", "mistake", "scaled", "lower precision", "ambiguous", "nothing known"]
+    kind: Literal[
+        "as asked", "convention", "mistake", "scaled", "constant", "lower precision", "ambiguous", "nothing known"
+    ]
     computes: str = Field(description="in words; empty where nothing is known")
     declare: str = Field("", description="of another known choice: the declaration with which it is what is asked")
     where: str = Field("", description="where it differs, if nothing is known")

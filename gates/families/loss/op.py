@@ -64,6 +64,12 @@ OPTIONAL = ("delta", "weights")
 NOT_IN_PARTS = ("row_mask", "kl_clamp")  # optional too
 
 
+def _clips() -> str:
+    """Return the algorithms of `loss_with_options` with their clip widths, which are not passed."""
+    widths = (f'"{name}" (ε_low {low:g}, ε_high {high:g})' for name, (low, high) in textbook_steps.CLIPS.items())
+    return listed(widths, "or")
+
+
 def _preset(conventions: Mapping[str, Any]) -> dict[str, str]:
     """Return the choice of a case's algorithm on each axis."""
     row = ALGORITHMS.get(str(conventions.get("algorithm")))
@@ -160,7 +166,7 @@ LOSS_WITH_OPTIONS = Op(
         "entropy": "(B, T) float32 entropies of the policy in nats, variables too",
         "advantages": "(B,) float32",
         "mask": "(B, T) bool, true on completion tokens",
-        "algorithm": '"grpo", "dapo" (global denominator) or "gspo"',
+        "algorithm": f"{_clips()}; dapo with the global denominator",
         "beta": "weight of k3 in the loss",
         "correction": '"tis", "mis", or None',
         "correction_level": '"token" or "seq_sum"',
@@ -191,7 +197,7 @@ LOSS_CONSTANTS = Op(
     }
     | {
         "old": "behaviour log-probs of the same shape, or None: on-policy, and weights are those of the policy itself",
-        "algorithm": "any policy loss",
+        "algorithm": "any policy loss, with clip widths of the subject's own: none are passed",
         "kl_estimator": '"k3" or "k2"',
         "kl_ratio": 'by which ratio the KL is weighed: "none", "token" or "sequence"',
         "correction_level": '"token" or "seq_sum"; None without a correction',

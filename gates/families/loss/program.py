@@ -8,6 +8,7 @@ choices. Source: docs/definitions.md, "Policy losses".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,17 +79,36 @@ def asked(call: Inputs) -> Choices:
     }
 
 
+OF_KL = frozenset(("estimator", "kl_ratio", "kl_clamp", "kl_mean"))  # choices that only the KL reads
+OF_SURROGATE = frozenset(  # choices that only the policy term reads
+    ("level", "bound", "pick", "low", "high", "delta", "cap", "tau", "k", "lambda", "log_ratio", "numerator", "sign")
+)
+REWARDED = "in the advantages"  # the KL as a part of the policy term
+
+
 def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:
     """Return the loss."""
-    step = Step(data, chosen, variable)
-    term = surrogate(step)
+    apart = OF_KL if chosen["kl"] == REWARDED else OF_KL | {"beta", "kl"}
+    step = cache(lambda: Step(data, chosen, variable))
+    loss = data.part(_key(chosen, apart), lambda: _policy_term(step()))
+    if not chosen["beta"] or chosen["kl"] == REWARDED:
+        return {"loss": loss}
+    return {"loss": loss + data.part(_key(chosen, OF_SURROGATE), lambda: penalty(step()))}
+
+
+def _key(chosen: Choices, without: frozenset[str]) -> tuple[Any, ...]:
+    return without, *(value for name, value in chosen.items() if name not in without)
+
+
+def _policy_term(step: Step) -> Value:
+    """Return the mean of the surrogate, with its sign."""
+    term, chosen = surrogate(step), step.chosen
     if chosen["numerator"] != "all":
         counts = step.counts
         if chosen["numerator"] == "empty rows":  # once each
             counts = counts | (~counts.any(axis=1, keepdims=True) & (np.arange(counts.shape[1]) == 0))
         term = where(counts, term, 0.0)
-    loss = step.mean(term) * chosen["sign"]
-    return {"loss": loss + penalty(step) if chosen["beta"] and chosen["kl"] != "in the advantages" else loss}
+    return step.mean(term) * chosen["sign"]
 
 
 PROGRAM = Program(

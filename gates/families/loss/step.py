@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -178,33 +179,63 @@ RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's choices,
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The counts of a step by which losses are divided.
+
+    Attributes:
+        rows: B.
+        width: T.
+        tokens: number of tokens of each row, (B, 1), at least 1.
+        sums: number of tokens of each row, (B,).
+        inputs: the call, which may hold L_max and the tokens of the step.
+    """
+
+    rows: int
+    width: int
+    tokens: Array
+    sums: Array
+    inputs: Mapping[str, Any]
+
+    @property
+    def every(self) -> float:
+        """The number of tokens of the step, at least 1."""
+        return max(float(self.sums.sum()), 1.0)
+
+    @property
+    def limit(self) -> float:
+        """L_max, or T without one."""
+        return float(self.inputs.get("max_length") or self.width)
+
+
+WEIGHTS: Mapping[str, Callable[[Sizes], Any]] = {  # of a token, for each aggregation that has no blocks of rows
+    "row-mean": lambda x: 1.0 / (x.tokens * x.rows),
+    "row means of rows with tokens": lambda x: 1.0 / (x.tokens * max(float((x.sums > 0).sum()), 1.0)),
+    "sum of row means": lambda x: 1.0 / x.tokens,
+    "token-mean": lambda x: 1.0 / x.every,
+    "tokens times rows": lambda x: 1.0 / (x.every * x.rows),
+    "constant": lambda x: 1.0 / (x.rows * x.limit),
+    "constant, summed over rows": lambda x: 1.0 / x.limit,
+    "tokens of the step": lambda x: 1.0 / float(x.inputs.get("tokens_in_step") or x.every),
+    "width": lambda x: 1.0 / (x.rows * x.width),
+    "longest row": lambda x: 1.0 / (x.rows * max(float(x.sums.max()), 1.0)),
+    "row-sum": lambda x: 1.0 / x.rows,
+    "sum": lambda x: 1.0,  # noqa: ARG005
+    "sum over the width": lambda x: 1.0 / x.width,
+    "square roots": lambda x: 1.0 / (np.sqrt(x.tokens) * x.rows),
+    "mean length": lambda x: 1.0 / (x.rows * max(float(x.sums.mean()), 1.0)),
+}
+
+
 def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
     """Return the weight of a token in each row, (B, 1)."""
-    rows, width, n = len(counts), counts.shape[1], tokens(counts)
+    rows = len(counts)
     size = int(inputs.get("group_size") or rows)
     blocks = {"token-mean of prompts": [size] * (rows // size), "micro-batch": inputs.get("micro_batches")}.get(kind)
     if blocks:
         return _of_blocks(counts, blocks)
     sums = counts.sum(axis=1).astype(np.float64)
-    every = max(float(sums.sum()), 1.0)
-    longest = float(inputs.get("max_length") or width)
-    weight: Any = {
-        "row-mean": 1.0 / (n * rows),
-        "row means of rows with tokens": 1.0 / (n * max(float((sums > 0).sum()), 1.0)),
-        "sum of row means": 1.0 / n,
-        "token-mean": 1.0 / every,
-        "tokens times rows": 1.0 / (every * rows),
-        "constant": 1.0 / (rows * longest),
-        "constant, summed over rows": 1.0 / longest,
-        "tokens of the step": 1.0 / float(inputs.get("tokens_in_step") or every),
-        "width": 1.0 / (rows * width),
-        "longest row": 1.0 / (rows * max(float(sums.max()), 1.0)),
-        "row-sum": 1.0 / rows,
-        "sum": 1.0,
-        "sum over the width": 1.0 / width,
-        "square roots": 1.0 / (np.sqrt(n) * rows),
-        "mean length": 1.0 / (rows * max(float(sums.mean()), 1.0)),
-    }[kind]
+    weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], np.maximum(sums, 1.0)[:, None], sums, inputs))
     return np.asarray(weight * np.ones((rows, 1)))
 
 

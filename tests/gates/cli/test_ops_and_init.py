@@ -53,6 +53,12 @@ class TestOps:
         assert set(CONVENTIONS) <= known, "gates/report/conventions.py explains what no case asks for"
         assert 'such as arithmetic=("float32",): ' in " ".join(as_text(ops_of(asking)["policy_loss"], asking).split())
 
+    def test_clip_widths_that_are_not_passed_are_shown(self) -> None:
+        """`loss_with_options` has them by algorithm."""
+        asking = list(load().gates.values())
+        shown = " ".join(as_text(ops_of(asking)["loss_with_options"], asking).split())
+        assert '"dapo" (ε_low 0.2, ε_high 0.28) or "gspo" (ε_low 0.0003, ε_high 0.0004)' in shown
+
     def test_a_choice_that_must_be_declared_says_so(self, tmp_path: Path) -> None:
         """A subject that does not name an axis, a clamp or a rule of ours is not asked about it."""
         asking = list(load().gates.values())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.diagnose import diagnose
+from gates.diagnosis.factors import counts
 from gates.diagnosis.samples import SEED, example
 from gates.diagnosis.search import Candidate, evaluate
 from gates.families.program import Edit, Inputs, Program, Sample
@@ -114,7 +115,7 @@ def rounded(inputs: Mapping[str, Any], found: Mapping[str, tuple[Any, Any]]) -> 
 
 
 def same(
-    program: Program, given: list[Inputs], first: tuple[Edit, ...], second: tuple[Edit, ...], factor: float = 1.0
+    program: Program, given: list[Inputs], first: tuple[Edit, ...], second: tuple[Edit, ...], factor: str = "1"
 ) -> bool:
     """Whether an edited definition is another one times a factor, for these inputs and others drawn anew, in float64."""
     asked = program.asked(given[0])
@@ -125,10 +126,17 @@ def same(
                 return False
             certain = np.isfinite(limit) & np.isfinite(b[name][1])
             with np.errstate(invalid="ignore"):
-                apart = np.abs(value - factor * b[name][0])
+                apart = np.abs(value - _factor(factor, inputs) * b[name][0])
             if np.any(apart[certain] > 1e-9 * np.maximum(np.abs(value[certain]), 1e-3)):
                 return False
     return True
+
+
+def _factor(words: str, inputs: Inputs) -> float:
+    """Return the factor of these words: a constant, a count of the call, or a quotient of two."""
+    over, _, under = words.partition(" / ")
+    sizes = counts(inputs)
+    return float(sizes.get(over) or over) / float(sizes.get(under) or under or 1.0)
 
 
 def edits_of(program: Program, given: list[Inputs]) -> dict[str, Edit]:
@@ -145,7 +153,7 @@ def other_name(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -
     words, _, size = named.words.rpartition(", times ") if named.kind == "scaled" else (named.words, "", "1")
     alike = tuple(known[part] for part in ([words] if words in known else words.split(" · ")) if part in known)
     described = named.kind in {"as asked", "convention", "mistake", "scaled"}
-    return "" if described and same(program, given, edits, alike, float(size)) else named.words or named.kind
+    return "" if described and same(program, given, edits, alike, size) else named.words or named.kind
 
 
 def misnamed(program: Program, given: list[Inputs], every: int = 1, first: int = 0) -> list[str]:

@@ -196,9 +196,32 @@ class TestLoss:
         assert nan.status == "wrong"
         assert "loss is not finite" in nan.reason
 
+    def test_a_number_that_must_be_0_is_not_called_infinite(self, tmp_path: Path) -> None:
+        """A row without an advantage has no gradient; a finite number there is "not 0"."""
+        settings = keywords("grpo")
+        tensors = defined(settings, advantages=np.where(np.arange(16) == 3, np.float32(0), STEP["advantages"]))
+        tensors["gradient"] = tensors["gradient"].copy()
+        tensors["gradient"][3, 0] = 0.0028
+        left = ("rewards", "metric.kl", "kl_estimator", "kl_ratio")
+        finding = verdicts(write(tmp_path / "step.safetensors", tensors, metadata(settings), without=left))[
+            "policy_loss"
+        ]
+        assert finding.status == "wrong"
+        assert "gradient is not 0 (at [3, 0]: got 0.00279" in finding.reason
+        assert "not finite" not in finding.reason
+
+    def test_finite_mistakes_are_not_blamed_on_masked_slots(self, tmp_path: Path) -> None:
+        """NaN reaches one slot of the gradient, and another is off by half."""
+        old = np.where(STEP["mask"], STEP["old"], np.float32(np.nan))
+        gradient = STEP["gradient"].copy()
+        row, slot = np.argwhere(STEP["mask"])[7]
+        gradient[0, 0], gradient[row, slot] = np.nan, 1.5 * gradient[row, slot]
+        finding = verdicts(write(tmp_path / "step.safetensors", {"old": old, "gradient": gradient}))["policy_loss"]
+        assert finding.status == "wrong"
+
     def test_corrections_are_judged(self, tmp_path: Path) -> None:
         """Recorded weights are judged; otherwise they are computed from the sampler's log-probs."""
-        sampling = (STEP["old"] - np.float32(0.1) * STEP["policy"]).astype(np.float32)
+        sampling = np.minimum(STEP["old"] - np.float32(0.1) * STEP["policy"], 0.0).astype(np.float32)
         bounds: dict[str, Any] = {"correction": "tis", "level": "token", "c_min": None, "c_max": 1.05}
         weights = oracle.importance_weights(STEP["old"], sampling, STEP["mask"], **bounds).astype(np.float32)
         settings = keywords("grpo")
@@ -313,7 +336,7 @@ class TestMetrics:
         """The limit of a long sum admits k2; the definition must be 30 times nearer."""
         rng = np.random.default_rng(5)
         policy = -rng.exponential(1.0, (512, 256)).astype(np.float32)
-        reference = (policy + rng.normal(0.0, 0.02, policy.shape)).astype(np.float32)
+        reference = np.minimum(policy + rng.normal(0.0, 0.02, policy.shape), 0.0).astype(np.float32)
         d = (reference - policy).astype(np.float64)
         k2, k3 = (d * d / 2).mean(), (np.exp(d) - d - 1).mean()
         left = tuple(
