@@ -37,4 +37,5 @@ def plain(gate: Gate, case: Case, inputs: Mapping[str, Any]) -> bool:
         return False
     policy = inputs.get("policy")
     flat = isinstance(policy, np.ndarray) and policy.ndim == 1
-    return not flat and not ("lengths" in inputs and "mask" not in inputs and "policy" in inputs)
+    by_lengths = "mask" in gate.main.inputs and inputs.get("mask") is None and "lengths" in inputs
+    return not flat and not by_lengths

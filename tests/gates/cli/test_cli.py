@@ -133,11 +133,11 @@ class TestCheck:
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         text = " ".join(done.stdout.split())
-        assert "mine · 1 op judged · 1 wrong" in text
+        assert "mine · 1 op judged · 1 differs" in text
         assert re.search(
-            r"WRONG group_advantages computes: .* advantage error in .* must be <= .* \(at \[.* of .* cases\)", text
+            r"DIFFERS group_advantages computes: .* advantage error in .* must be <= .* \(at \[.* of .* cases\)", text
         )
-        assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
+        assert done.stdout.splitlines()[-1] == "exit 1: 1 differs"
 
     def test_verbose_has_a_line_for_each_case_and_the_table(self, tmp_path: Path) -> None:
         """The lines of `-v` stand before the usual screen."""
@@ -172,7 +172,7 @@ class TestCheck:
         done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert " ".join(done.stdout.split()).count("ZeroDivisionError") == 1
-        assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
+        assert done.stdout.splitlines()[-1] == "exit 1: 1 raises"
         assert "mine · did not start" in done.stdout
 
     def test_json_lines_are_json(self, tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ class TestCheck:
             in done.stdout
         )
         if form == "text":
-            assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
+            assert done.stdout.splitlines()[-1] == "exit 1: 1 differs"
         (tmp_path / "mine.py").write_text(RIGHT)
         done = gates(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 0
@@ -223,9 +223,9 @@ class TestCheck:
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
         done = gates("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
-        assert "::error title=mine · group_advantages::wrong in " in done.stdout
-        assert done.stdout.splitlines()[-1] == "exit 1: 1 wrong"
-        assert "| `group_advantages` | **wrong** (" in (tmp_path / "summary.md").read_text()
+        assert "::error title=mine · group_advantages::differs in " in done.stdout
+        assert done.stdout.splitlines()[-1] == "exit 1: 1 differs"
+        assert "| `group_advantages` | differs (" in (tmp_path / "summary.md").read_text()
 
 
 def test_the_model_of_the_folder_is_judged(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ OPS = {{"group_advantages": group_advantages}}
     [
         ("pass", "correct", ""),
         ("if rewards.dtype.byteorder == '>': raise TypeError('big-endian')", "correct", ""),
-        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "fragile", "crashed"),
-        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "fragile", "strided input"),
+        ("if rewards.strides[0] != rewards.itemsize: import os; os._exit(1)", "hardening", "crashed"),
+        ("if rewards.strides[0] != rewards.itemsize: rewards = rewards * rewards", "hardening", "strided input"),
     ],
     ids=["takes all", "refuses one", "crashes on one", "differs on one"],
 )

@@ -35,11 +35,11 @@ def judged(file: str, *families: str, quick: bool = True) -> list[Verdict]:
     ],
 )
 def test_an_honest_program_is_never_wrong(file: str, family: str) -> None:
-    """It may be imprecise, or fragile where a case is hostile."""
+    """It may be imprecise, fragile in a rare case, or fail where a case is hostile."""
     found = judged(file, family)
     asked = [verdict for verdict in found if verdict.status not in {"unsupported", "skipped"}]
     assert len(asked) > len(found) / 2
-    bad = [(v.gate, v.case, v.reason) for v in asked if v.status not in {"correct", "imprecise", "fragile"}]
+    bad = [(v.gate, v.case, v.reason) for v in asked if v.status not in {"correct", "imprecise", "fragile", "hardening"}]
     assert not bad
     assert all(v.level == "robustness" for v in asked if v.status == "fragile")
 

@@ -58,5 +58,5 @@ def test_hardening_costs_no_grade(tmp_path: Path) -> None:
     return plain.OPS["group_advantages"](**inputs)"""
     code, text = check(tmp_path, body)
     assert code == 0, text
-    assert "hardening 0 of 1 cases hold, on input that no pipeline produces; not group_advantages" in text
+    assert "hardening 0 of 2 cases hold, on input that no pipeline produces; not group_advantages" in text
     assert check(tmp_path, body, "--strict")[0] == 1

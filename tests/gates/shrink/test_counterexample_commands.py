@@ -112,7 +112,7 @@ class TestCommands:
     def test_a_claim_about_several_calls_needs_gates(self, tmp_path: Path) -> None:
         """If no single output is compared, the test runs the gate on the counterexample's file."""
         (tmp_path / "mine.py").write_text(POISONED)
-        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--fail-on", "fragile"]
+        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--strict"]
         done = gates("check", "loss.padding-is-inert", *options, cwd=tmp_path)
         assert done.returncode == 1
         (file,) = (tmp_path / "o").glob("*/*.safetensors")
@@ -179,7 +179,7 @@ class TestCommands:
         """The command runs unchanged, and so does the emitted test, which finds the subject in its folder."""
         (tmp_path / "mine.py").write_text(POISONED)
         python = ["--python", sys.executable]
-        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--fail-on", "fragile", *python]
+        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--strict", *python]
         done = gates("check", "loss.padding-is-inert", *options, cwd=tmp_path)
         (line,) = (line for line in done.stdout.splitlines() if line.strip().startswith("gates replay "))
         assert line.endswith(f" --python {sys.executable}")
