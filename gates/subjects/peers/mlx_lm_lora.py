@@ -2,7 +2,8 @@
 """The peer mlx-lm-lora: its GRPO objective and advantages, and the losses of its preference trainers.
 
 Its GRPO makes one update per rollout and takes no old log-probs: only on-policy cases are judged. Its preference losses
-take sums of token log-probs; its own `compute_score` adds them up, and ORPO's `get_logps` reads them from a fake model.
+take sums of token log-probs, which its own functions mask and add up; the cross entropy in them, which reads log-probs out
+of a model's logits, is a stub that returns those of the case.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
 import numpy as np
+from mlx import nn
 from mlx_lm_lora.trainer import cpo_trainer, dpo_trainer, grpo_trainer, online_dpo_trainer, orpo_trainer, xpo_trainer
-from peer_mlx import FakeModel, array, evaluated, logits_that_hold, loss_and_gradient, only_float32, timed_loss
+from peer_mlx import FakeModel, array, evaluated, loss_and_gradient, only_float32, timed_loss
 from peer_rows import absent, only
 from peer_timed import Timed
 
@@ -28,15 +31,23 @@ if TYPE_CHECKING:
 
 mx.set_default_device(mx.cpu)
 VERSIONS = {name: version(name) for name in ("mlx-lm-lora", "mlx", "mlx-lm")}
-VARIANTS = {  # its other trainers have losses of their own
+VARIANTS = {
+    # its other trainers have losses of their own
     "online-dpo": (("preference_loss",), {"trainer": "online"}),
     "xpo": (("preference_loss",), {"trainer": "xpo"}),
+    # its third loss type, and its README's recipe for DAPO: the default loss type with two widths
+    "bnpo": (("policy_loss",), {"choices": "bnpo"}),
+    "dapo-recipe": (("policy_loss",), {"choices": "dapo-recipe"}),
 }
-TRAINER: str = globals().get("SETTINGS", {}).get("trainer", "dpo")
-SCORE = (dpo_trainer if TRAINER == "dpo" else online_dpo_trainer).compute_score
+SETTING: dict[str, str] = globals().get("SETTINGS", {})
+TRAINER = SETTING.get("trainer", "dpo")
 LOSS = {"dpo": dpo_trainer.dpo_loss, "online": online_dpo_trainer.online_dpo_loss, "xpo": xpo_trainer.xpo_loss}[TRAINER]
 PREFERENCES = ("dpo", "hinge", "ipo", "dpop", "cpo", "orpo") if TRAINER == "dpo" else ("dpo", "hinge", "ipo", "dpop")
-LOSS_TYPES = {"grpo": "grpo", "dapo": "bnpo", "dr_grpo": "dr_grpo", "gspo": "grpo"}
+LOSS_TYPES = {"grpo": "grpo", "dr_grpo": "dr_grpo", "gspo": "grpo"}
+CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "bnpo": {"algorithm": ("grpo",), "aggregation": ("token-mean",)},
+    "dapo-recipe": {"algorithm": ("dapo",), "aggregation": ("row-mean",)},  # METADATA:606
+}
 SINGLE = {"dtype": ("float32",), "arithmetic": ("float32",)}
 GROUP = {"scale": ("group",), "ddof": (0,), "baseline": ("mean",)}
 KL = {"kl_estimator": ("k3",), "kl_ratio": ("none", None), "kl_clamp": (None,)}
@@ -48,6 +59,8 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "preference_loss": {**SINGLE, "loss": PREFERENCES, "lengths": ("mean", None), "nll_tokens": ("completion",)},
     "selective_log_softmax": {"dtype": ("float16", "float32"), "ids_per_position": ("one",), "ignore_index": (None,)},
 }
+CHOSEN = SETTING.get("choices", "")
+CONVENTIONS["policy_loss"] |= CHOICES.get(CHOSEN, {})
 
 
 def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Answer:
@@ -62,7 +75,7 @@ def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Ans
 
 
 def policy_loss(*, policy: Array, reference: Array | None, advantages: Array, mask: Array, **x: Any) -> Answer:
-    """Its objective of token log-probs; GSPO is its sequence level, DAPO's token mean its loss type bnpo."""
+    """Its objective of token log-probs; GSPO is its sequence level."""
     return loss_and_gradient(_objective(policy, reference, advantages, mask, x), policy)
 
 
@@ -75,7 +88,8 @@ def _objective(
     wide = [array(values) for values in (mask, advantages)]
     fixed = None if reference is None else array(reference)
     constants = x["beta"], x["epsilon_low"], x["epsilon_high"], x["max_length"] or policy.shape[1]
-    level, kind = "sequence" if x["algorithm"] == "gspo" else "token", LOSS_TYPES[x["algorithm"]]
+    level = "sequence" if x["algorithm"] == "gspo" else "token"
+    kind = "bnpo" if CHOSEN == "bnpo" else LOSS_TYPES.get(x["algorithm"], "grpo")
 
     def loss(logprobs: mx.array) -> mx.array:
         old = mx.stop_gradient(logprobs) if fixed is None else fixed  # as its grpo_loss does
@@ -98,7 +112,7 @@ def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss
     function = cpo_trainer.cpo_loss if loss == "cpo" else LOSS
 
     def scores(logprobs: mx.array) -> tuple[mx.array, mx.array]:
-        scored = SCORE(mx.where(array(mask), logprobs, 0), counted, kind)
+        scored = _scores(logprobs, counted, kind)
         return scored[0::2], scored[1::2]
 
     references = () if loss == "cpo" else scores(array(reference))
@@ -106,10 +120,27 @@ def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss
     return loss_and_gradient(lambda lp: function(*scores(lp), *references, *masks, **constants)[0], policy)
 
 
+def _scores(logprobs: mx.array, counted: mx.array, kind: str) -> mx.array:
+    """Return its score of each row."""
+    if TRAINER == "dpo":
+        tokens = mx.zeros(counted.shape, mx.int32)
+        with patch.object(nn.losses, "cross_entropy", _given):
+            return dpo_trainer.compute_score(
+                dpo_trainer.get_token_scores(FakeModel(logprobs), tokens, counted), counted, kind
+            )
+    # Its online trainers select the log-probs of targets by mx.where (grpo_trainer.py:112, compiled).
+    return online_dpo_trainer.compute_score(mx.where(counted > 0, logprobs, 0), counted, kind)
+
+
+def _given(logprobs: mx.array, *_: Any, **__: Any) -> mx.array:
+    """Stand for its cross entropy: the "logits" of the fake model are log-probs."""
+    return -logprobs
+
+
 def _orpo(logprobs: mx.array, mask: Array, masks: tuple[mx.array, mx.array], beta: float) -> mx.array:
-    tokens = mx.zeros((len(mask), mask.shape[1] + 1), mx.int32)
-    logits = logits_that_hold(mx.where(array(mask), logprobs, -1.0), tokens[:, 1:])
-    scored = [orpo_trainer.get_logps(FakeModel(logits[side::2]), tokens[side::2], masks[side]) for side in (0, 1)]
+    tokens = mx.zeros((len(mask) // 2, mask.shape[1] + 1), mx.int32)
+    with patch.object(nn.losses, "cross_entropy", _given):
+        scored = [orpo_trainer.get_logps(FakeModel(logprobs[side::2]), tokens, masks[side]) for side in (0, 1)]
     return orpo_trainer.orpo_loss(*scored[0], *scored[1], *masks, mx.ones(len(mask) // 2), beta)[0]
 
 

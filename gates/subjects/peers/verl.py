@@ -164,10 +164,10 @@ def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Ca
 
 
 def _spread(values: Array, mask: Array) -> Array:
-    """Return numbers of rows or tokens as (B, T), 0 outside the mask, as verl's estimators return them."""
+    """Return numbers of tokens as they are, and of rows as (B, T), 0 outside the mask, as verl's estimators return them."""
     wide = grid(values, mask)
     assert wide is not None
-    return np.where(mask, wide if wide.ndim > 1 else wide[:, None], wide.dtype.type(0))
+    return wide if wide.ndim > 1 else np.where(mask, wide[:, None], wide.dtype.type(0))
 
 
 def group_advantages(
