@@ -178,10 +178,14 @@ class TestShipped:
         assert adapters == {peer.subject for peer in environments.peers().values() if peer.subject}
 
     def test_variants_of_mlxrl_are_subjects(self) -> None:
-        """The three documented parameter sets of its Dr. GRPO."""
+        """Its losses whose choices no preset has, and the documented parameter sets of its Dr. GRPO."""
         variants = environments.peers()["mlxrl"].variants
+        losses = ("grpo", "dr-grpo", "dr-grpo-token-mean", "dr-grpo-without-max-tokens", "rloo", "gspo-token-mode")
+        parameters = {
+            "dr-grpo-without-max-tokens": {"max_tokens": None},
+            "dr-grpo-token-mean": {"loss_reduction": "token_mean"},
+        }
         assert variants == {
-            "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
-            "dr-grpo-token-mean": (("policy_loss",), {"loss_reduction": "token_mean"}),
+            **{name: (("policy_loss",), {"choices": name, **parameters.get(name, {})}) for name in losses},
             "dr-grpo-normalized": (("group_advantages",), {"normalize_rewards": True}),
         }
