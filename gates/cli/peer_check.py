@@ -32,7 +32,7 @@ from gates.run.plan import Options, plan
 from gates.run.session import CheckRequest, RunInfo
 from gates.subjects import catalogue
 from gates.subjects.peers import coverage, declared, environments, reproduce
-from gates.subjects.peers.declared import Conformance, Finding
+from gates.subjects.peers.declared import Conformance, Finding, named
 from gates.subjects.peers.discovery import Peer
 from gates.subjects.peers.reproduce import Reproduced
 
@@ -137,13 +137,13 @@ def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], known: Conforma
         reason="" if grade.status == "correct" else grade.verdict.reason,
         computes=computes.get((grade.subject, grade.op), ""),
         findings=_explaining(grade, known.finding),
-        settings=[setting.chosen for setting in known.setting if grade.op in setting.ops],
+        settings=[setting.chosen for setting in known.setting if named(grade.subject, grade.op, setting.ops)],
     )
 
 
 def _explaining(grade: OpGrade, findings: Sequence[Finding]) -> list[str]:
     """Return the ids of the findings about an op; one that is only imprecise is explained by a finding of that grade."""
-    about = [] if grade.status in GOOD else [f for f in findings if f.explains(grade.subject, grade.op)]
+    about = [] if grade.status in GOOD else [f for f in findings if named(grade.subject, grade.op, f.ops)]
     return [finding.id for finding in about if grade.status != "imprecise" or finding.grade == grade.status]
 
 

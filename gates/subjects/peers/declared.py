@@ -6,6 +6,7 @@ The file lies next to the adapter. The report, `gates peers repro` and the tests
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal, Self
@@ -41,6 +42,11 @@ class Source(Declared):
         return next((row for glob, row in self.rows.items() if fnmatchcase(name, glob)), None)
 
 
+def named(subject: str, op: str, ops: Collection[str]) -> bool:
+    """Return whether ops, each of the peer and its variants or `SUBJECT: op`, name an op of a subject."""
+    return op in ops or f"{subject}: {op}" in ops
+
+
 class Finding(Declared):
     """One difference between a peer and the definitions, with a program that reproduces it."""
 
@@ -72,10 +78,6 @@ class Finding(Declared):
             raise ValueError("asserts nothing, so that it would hold for any version")
         return program.strip() + "\n"
 
-    def explains(self, subject: str, op: str) -> bool:
-        """Return whether it is about an op of the peer or of one of its variants."""
-        return op in self.ops or f"{subject}: {op}" in self.ops
-
     @model_validator(mode="after")
     def _class_and_grade_agree(self) -> Self:
         if self.kind == "numeric" and self.grade in {"wrong", "departs"}:
@@ -86,7 +88,7 @@ class Finding(Declared):
 class Setting(Declared):
     """A setting that the adapter chooses for the library, and that is not the library's default."""
 
-    ops: tuple[str, ...]
+    ops: tuple[str, ...] = Field(description="ops as in findings")
     chosen: str = Field(description="the setting with its value, and the default in brackets")
 
 
