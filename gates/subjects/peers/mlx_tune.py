@@ -11,14 +11,12 @@ from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
 import numpy as np
-from mlx import nn
 from mlx_tune import losses  # type: ignore[import-not-found,unused-ignore]
-from peer_mlx import array, loss_and_gradient, only_float32
+from peer_mlx import array, given_logprobs, loss_and_gradient, only_float32
 from peer_rows import absent
 
 if TYPE_CHECKING:
@@ -89,7 +87,7 @@ def preference_loss(
             label_smoothing=smoothing,
         )[0]
 
-    with patch.object(nn.losses, "cross_entropy", lambda logprobs, *_, **__: -logprobs):
+    with given_logprobs():
         return loss_and_gradient(total, policy)
 
 

@@ -64,29 +64,28 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 DEPARTURES_DOCUMENTED: dict[str, str] = {}
 # Its other algorithm objects, each with the choices that it has, and the documented parameter sets.
-CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
-    # mlxrl/algo/grpo.py:17, "Thin unclipped GRPO"; README, Import API: "token-mean policy losses: base GRPO"
-    "grpo": {"algorithm": ("grpo",), "bound": ("none",), "aggregation": ("token-mean",)},
-    "dr-grpo": {"algorithm": ("dr_grpo",), "bound": ("none",)},
-    "dr-grpo-token-mean": {"algorithm": ("dr_grpo",), "bound": ("none",), "aggregation": ("token-mean",)},
-    "dr-grpo-without-max-tokens": {"algorithm": ("dr_grpo",), "bound": ("none",), "aggregation": ("width",)},
-    "rloo": {"algorithm": ("rloo",), "ratio_level": ("none",), "aggregation": ("token-mean",)},
-    "gspo-token-mode": {"algorithm": ("gspo",), "ratio_level": ("token",), "aggregation": ("token-mean",)},
-}
 VARIANTS = {
-    "grpo": (("policy_loss",), {"choices": "grpo"}),
-    "dr-grpo": (("policy_loss",), {"choices": "dr-grpo"}),
-    "dr-grpo-token-mean": (("policy_loss",), {"choices": "dr-grpo-token-mean", "loss_reduction": "token_mean"}),
-    "dr-grpo-without-max-tokens": (("policy_loss",), {"choices": "dr-grpo-without-max-tokens", "max_tokens": None}),
+    # mlxrl/algo/grpo.py:17, "Thin unclipped GRPO"; README, Import API: "token-mean policy losses: base GRPO"
+    "grpo": (("policy_loss",), {"algorithm": "grpo", "bound": "none", "aggregation": "token-mean"}),
+    "dr-grpo": (("policy_loss",), {"algorithm": "dr_grpo", "bound": "none"}),
+    "dr-grpo-token-mean": (
+        ("policy_loss",),
+        {"algorithm": "dr_grpo", "bound": "none", "aggregation": "token-mean", "loss_reduction": "token_mean"},
+    ),
+    "dr-grpo-without-max-tokens": (
+        ("policy_loss",),
+        {"algorithm": "dr_grpo", "bound": "none", "aggregation": "width", "max_tokens": None},
+    ),
     "dr-grpo-normalized": (("group_advantages",), {"normalize_rewards": True}),
-    "rloo": (("policy_loss",), {"choices": "rloo"}),
-    "gspo-token-mode": (("policy_loss",), {"choices": "gspo-token-mode"}),
+    "rloo": (("policy_loss",), {"algorithm": "rloo", "ratio_level": "none", "aggregation": "token-mean"}),
+    "gspo-token-mode": (("policy_loss",), {"algorithm": "gspo", "ratio_level": "token", "aggregation": "token-mean"}),
 }
 
 # The judge sends the parameter set of a variant as SETTINGS.
 SETTING: dict[str, Any] = dict(globals().get("SETTINGS", {}))
-CHOSEN = SETTING.pop("choices", "")
-CONVENTIONS["policy_loss"] |= CHOICES.get(CHOSEN, {})
+CHOICES = {axis: SETTING.pop(axis) for axis in ("algorithm", "ratio_level", "bound", "aggregation") if axis in SETTING}
+CONVENTIONS["policy_loss"] |= {axis: (choice,) for axis, choice in CHOICES.items()}
+TOKEN_MODE = CHOICES.get("ratio_level") == "token"  # of GSPO
 if SETTING.get("normalize_rewards"):
     CONVENTIONS["group_advantages"] |= {"scale": ("group",), "baseline": ("mean",)}
 
@@ -170,7 +169,7 @@ def _loss(
         raise NotImplementedError("mlxrl's losses take a mask and no off-policy weights, and their KL is k3")
     if np.ndim(advantages) != 1:
         raise NotImplementedError("mlxrl's losses take one advantage per row")
-    if beta and algorithm == "gspo" and CHOSEN != "gspo-token-mode":
+    if beta and algorithm == "gspo" and not TOKEN_MODE:
         raise NotImplementedError("mlxrl averages GSPO's KL over all tokens of the batch, and no definition does")
     peer = _algorithm(algorithm, max_length, options)
     behaviour = mx.array(policy if old is None else old)
@@ -190,7 +189,7 @@ def _algorithm(name: str, max_length: int | None, options: dict[str, Any]) -> An
     if name == "dapo":
         return DAPOAlgorithm(**clip)
     if name == "gspo":
-        return GSPOAlgorithm(importance="token" if CHOSEN == "gspo-token-mode" else "sequence", **clip)
+        return GSPOAlgorithm(importance="token" if TOKEN_MODE else "sequence", **clip)
     if name == "grpo":
         return GRPOAlgorithm()
     if name == "dr_grpo":
