@@ -75,7 +75,7 @@ record: setup ## check, judge the peers, prove in full, time, calibrate, and rec
 	@$(BIN)/gates check --record
 	@$(BIN)/gates peers sync --require all
 	@$(BIN)/gates peers check --record --require all
-	@$(BIN)/gates check --subject mlxrl --require mlxrl --record || [ $$? -eq 1 ] # its departures are what is recorded
+	@$(BIN)/gates check --subject rlox --require rlox --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
 	@$(BIN)/python tools/learning.py
 	@nice $(BIN)/python tools/comparison_proof.py

@@ -55,15 +55,15 @@ def computes(run: Results, op: str) -> str:
     descriptions = [
         diagnosis.computes
         for diagnosis in run.diagnoses
-        if (diagnosis.subject, diagnosis.op) == ("mlxrl", op) and diagnosis.computes
+        if (diagnosis.subject, diagnosis.op) == ("rlox", op) and diagnosis.computes
     ]
     return f"computes: {descriptions[0]} " if descriptions else ""
 
 
 def test_the_explained_grades_are_recorded() -> None:
     """The example has the numbers of a recorded run."""
-    (block,) = (" ".join(block.split()) for _, block in BLOCKS if block.startswith("mlxrl · "))
-    shown = re.findall(r"(WRONG|FRAGILE) (\S+) (.*?) \((\d+) of (\d+) cases\)", block)
+    (block,) = (" ".join(block.split()) for _, block in BLOCKS if block.startswith("rlox "))
+    shown = re.findall(r"(WRONG|FRAGILE) (\S+) (.*?) \((\d+) of (\d+) cases?\)", block)
     recorded = [read(path) for path in sorted((ROOT / "results" / "gates").glob("check-*.jsonl*"))]
     grades = {
         (
@@ -74,7 +74,7 @@ def test_the_explained_grades_are_recorded() -> None:
             str(grade.cases),
         )
         for run in recorded
-        for grade in Grades.of(run.judged).grades("mlxrl")
+        for grade in Grades.of(run.judged).grades("rlox")
     }
     assert len(shown) == 2
     assert set(shown) <= grades

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from gates.cli import setup
 from gates.cli.diagnoses import WrongOps
+from gates.cli.published import published
 from gates.model import DEFAULT, DEFINITIONS, Verdict
 from gates.report import diagnosis
 from gates.report.grades import Grades, OpGrade
 from gates.report.progress import Bar, console
 from gates.results import machine
 from gates.results.conformance_records import (
+    BlankRecord,
     ConformanceHeader,
     ConformanceResults,
     CoverageRecord,
@@ -30,7 +32,7 @@ from gates.run.plan import Options, plan
 from gates.run.session import CheckRequest, RunInfo
 from gates.subjects import catalogue
 from gates.subjects.peers import coverage, declared, environments, reproduce
-from gates.subjects.peers.declared import Finding
+from gates.subjects.peers.declared import Conformance, Finding, named
 from gates.subjects.peers.discovery import Peer
 from gates.subjects.peers.reproduce import Reproduced
 
@@ -76,11 +78,12 @@ def judge(peer: Peer, *, quick: bool, jobs: int, seed: int = 0) -> Judged:
     )
     results = ConformanceResults(
         header,
-        [_grade(grade, computes, known.finding) for grade in grades],
+        [_grade(grade, computes, known) for grade in grades],
         [CoverageRecord(source=r.source, name=r.name, status=r.status, reason=r.reason) for r in covered.rows],
         list(_findings(known.finding, ran)),
+        [BlankRecord(op=op, kind=blank.kind, why=blank.why) for blank in known.blank for op in blank.ops],
     )
-    problems = [*_unexplained(results), *_contradicted(results, quick=quick), *covered.problems]
+    problems = [*_unexplained(results), *_misgraded(results), *_contradicted(results, quick=quick), *covered.problems]
     return Judged(results, problems, path)
 
 
@@ -104,7 +107,7 @@ def _grades(
         with Bar(peer.name, len(cases), shown_on=console(stderr=True)) as bar:
 
             def note(verdict: Verdict) -> None:
-                collected.add(verdict)
+                collected.add(published(verdict))
                 bar.advance(f"{verdict.gate} · {verdict.case}")
 
             request = CheckRequest(
@@ -122,7 +125,7 @@ def _grades(
     return collected.grades(), computes, tally, writer.path
 
 
-def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], findings: Sequence[Finding]) -> GradeRecord:
+def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], known: Conformance) -> GradeRecord:
     return GradeRecord(
         subject=grade.subject,
         op=grade.op,
@@ -134,13 +137,14 @@ def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], findings: Seque
         case=grade.verdict.case,
         reason="" if grade.status == "correct" else grade.verdict.reason,
         computes=computes.get((grade.subject, grade.op), ""),
-        findings=_explaining(grade, findings),
+        findings=_explaining(grade, known.finding),
+        settings=[setting.chosen for setting in known.setting if named(grade.subject, grade.op, setting.ops)],
     )
 
 
 def _explaining(grade: OpGrade, findings: Sequence[Finding]) -> list[str]:
     """Return the ids of the findings about an op; one that is only imprecise is explained by a finding of that grade."""
-    about = [] if grade.status in GOOD else [finding for finding in findings if grade.op in finding.ops]
+    about = [] if grade.status in GOOD else [f for f in findings if named(grade.subject, grade.op, f.ops)]
     return [finding.id for finding in about if grade.status != "imprecise" or finding.grade == grade.status]
 
 
@@ -149,8 +153,9 @@ def _findings(findings: Sequence[Finding], ran: Sequence[Reproduced]) -> Iterato
     for finding in findings:
         outcome = outcomes.get(finding.id)
         yield FindingRecord(
-            **finding.model_dump(exclude={"ops", "quote"}),
+            **finding.model_dump(exclude={"ops", "quote", "departures"}),
             ops=list(finding.ops),
+            departures=list(finding.departures),
             reproduced=outcome.holds if outcome else None,
             output=outcome.output if outcome else "",
         )
@@ -162,9 +167,21 @@ def _unexplained(results: ConformanceResults) -> Iterator[str]:
             yield f"no finding says why {grade.op} of {grade.subject} is graded {grade.grade}"
 
 
+def _misgraded(results: ConformanceResults) -> Iterator[str]:
+    """Yield a sentence for each wrong op that only numeric findings explain, and for each blank that has a grade."""
+    numeric = {finding.id for finding in results.findings if finding.kind == "numeric"}
+    for grade in results.grades:
+        if grade.grade == "wrong" and grade.findings and numeric.issuperset(grade.findings):
+            yield f"{grade.op} of {grade.subject} is graded wrong, and only numeric findings say why"
+    graded = {grade.op for grade in results.grades}
+    yield from (
+        f"{blank.op} is declared {blank.kind}, and has a grade" for blank in results.blanks if blank.op in graded
+    )
+
+
 def _contradicted(results: ConformanceResults, *, quick: bool) -> Iterator[str]:
     """Yield a sentence for each finding that its program or the check contradicts."""
-    seen = {(grade.op, grade.grade) for grade in results.grades}
+    seen = {(name, grade.grade) for grade in results.grades for name in (grade.op, f"{grade.subject}: {grade.op}")}
     for finding in results.findings:
         if finding.reproduced is False:
             yield f"{finding.id}: its program does not show it: {finding.output}"

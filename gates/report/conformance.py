@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from gates.report.grades import ORDER
 from gates.report.labels import DEPARTS
 from gates.report.wrap import columns, wrapped
-from gates.results.conformance_records import ConformanceResults, FindingRecord, GradeRecord
+from gates.results.conformance_records import BlankRecord, ConformanceResults, FindingRecord, GradeRecord
 from gates.results.escape import one_line
 
 GOOD = ("correct", "waived")
@@ -32,6 +32,14 @@ MARKS = {
     "timeout": "timeout",
     "error": "error",
 }
+USES = {  # of a finding; records from before 2026-11-26 have none
+    "default": "in a default run",
+    "option": "with a documented option",
+    "direct": "in direct calls of the function",
+}
+ABSENT = "–"
+CHOSEN = "†"
+COMPOSED = "policy_loss["  # its ops may be a preset with other choices: `policy_loss[grpo, no bound, token mean]`
 INDENT = "  "
 
 
@@ -97,54 +105,96 @@ def _head(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
 
 
 def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
-    grades = {
-        (library.header.peer, grade.op): grade
-        for library in libraries
-        for grade in library.grades
-        if grade.subject == library.header.peer
-    }
+    cells = _cells(libraries)
     names = [library.header.peer for library in libraries]
     yield "## Grades"
     yield ""
     yield (
         "correct: the definition, within what its dtype can reach · imprecise: less precise than that · fragile: fails on "
-        "rare input · *departs*: another formula, which its documentation announces · **wrong**: another formula. Empty: "
-        "the library does not have it. A number counts the cases."
+        "rare input · *departs*: another formula, which its documentation announces · **wrong**: another formula, off by more "
+        "than a ten-thousandth of an ordinary value. A number counts the cases; *as …* names the library's own composition, "
+        f"which is what was judged. {CHOSEN}: a setting that is not the library's default, listed below. {ABSENT}: the "
+        "library does not have it. *not judged*: it has it, and the reason stands below. *refused*: it raises an error that "
+        "says so."
     )
     yield ""
     yield _row(["op", *(f"{library.header.peer} {library.header.version}" for library in libraries)])
     yield _row(["---"] * (len(names) + 1))
-    for op in sorted({op for _, op in grades}):
-        yield _row([f"`{op}`", *(_cell(grades.get((name, op))) for name in names)])
-    yield _row(["**ops correct**", *(_share(library) for library in libraries)])
+    for op in sorted({op for _, op in cells}):
+        yield _row([f"`{op}`", *("; ".join(cells[name, op]) or ABSENT for name in names)])
     yield ""
+    yield from _apart(libraries)
+    yield from _listed("Not the default", ((lib.header.peer, chosen) for lib in libraries for chosen in _chosen(lib)))
+    yield from _listed(
+        "Not judged or refused", ((lib.header.peer, why) for lib in libraries for why in _blanks(lib.blanks))
+    )
+
+
+def _cells(libraries: Iterable[ConformanceResults]) -> dict[tuple[str, str], list[str]]:
+    """Return the texts of each library's cell of each op; compositions of variants stand in the row of their preset."""
+    cells: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for library in libraries:
+        peer = library.header.peer
+        for grade in library.grades:
+            if grade.subject == peer or _choices(grade.op):
+                cells[peer, _preset(grade.op)].append(_cell(grade))
+        for blank in library.blanks:
+            cells[peer, blank.op].append(f"*{blank.kind}*")
+    return cells
+
+
+def _choices(op: str) -> str:
+    """Return the choices of a composition beside its preset: "no bound, token mean"."""
+    return op.removeprefix(COMPOSED).rstrip("]").partition(", ")[2] if op.startswith(COMPOSED) else ""
+
+
+def _preset(op: str) -> str:
+    return f"{op.partition(', ')[0]}]" if _choices(op) else op
+
+
+def _cell(grade: GradeRecord) -> str:
+    count = str(grade.cases) if grade.grade in GOOD else f"{grade.of_this_grade}/{grade.cases}"
+    composition = f" *as {choices}*" if (choices := _choices(grade.op)) else ""
+    return f"{MARKS[grade.grade]} {count}{CHOSEN if grade.settings else ''}{composition}"
+
+
+def _apart(libraries: Iterable[ConformanceResults]) -> Iterator[str]:
+    """Yield the grades of documented parameter sets that have no row."""
     variants = [
-        (library, grade) for library in libraries for grade in library.grades if grade.subject != library.header.peer
+        grade
+        for library in libraries
+        for grade in library.grades
+        if grade.subject != library.header.peer and not _choices(grade.op)
     ]
     if variants:
-        yield (
-            "Documented parameter sets, judged apart: "
-            + " · ".join(f"`{grade.subject}` {grade.op}: {MARKS[grade.grade]}" for _, grade in variants)
-            + "."
-        )
+        graded = " · ".join(f"`{grade.subject}` {grade.op}: {MARKS[grade.grade]}" for grade in variants)
+        yield f"Documented parameter sets, judged apart: {graded}."
         yield ""
 
 
-def _cell(grade: GradeRecord | None) -> str:
-    if grade is None:
-        return ""
-    if grade.grade in GOOD:
-        return f"{MARKS[grade.grade]} {grade.cases}"
-    return f"{MARKS[grade.grade]} {grade.of_this_grade}/{grade.cases}"
+def _chosen(library: ConformanceResults) -> Iterator[str]:
+    ops: dict[str, list[str]] = defaultdict(list)
+    for grade in library.grades:
+        for setting in grade.settings:
+            ops[setting].append(grade.op)
+    yield from (f"{setting} (`{'`, `'.join(dict.fromkeys(names))}`)" for setting, names in ops.items())
 
 
-def _share(library: ConformanceResults) -> str:
-    own = [grade for grade in library.grades if grade.subject == library.header.peer]
-    return f"{sum(grade.grade in GOOD for grade in own)} of {len(own)}"
+def _blanks(blanks: Iterable[BlankRecord]) -> Iterator[str]:
+    ops: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for blank in blanks:
+        ops[blank.kind, blank.why].append(blank.op)
+    yield from (f"{kind}: `{'`, `'.join(names)}`: {why}" for (kind, why), names in ops.items())
+
+
+def _listed(title: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
+    lines = [f"- {peer}: {entry}" for peer, entry in entries]
+    if lines:
+        yield from (f"{title}:", "", *lines, "")
 
 
 def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
-    every = [(library, finding) for library in libraries for finding in library.findings]
+    every, sharing = [(library, finding) for library in libraries for finding in library.findings], _shared(libraries)
     counts = Counter(finding.kind for _, finding in every)
     yield "## Findings"
     yield ""
@@ -158,19 +208,37 @@ def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
         chosen = [(library, finding) for library, finding in every if finding.kind == kind]
         if chosen:
             yield from ("", f"### {title}", "", words, "")
-            yield from (_item(library, finding) for library, finding in chosen)
+            yield from (_item(library, finding, sharing[finding.id]) for library, finding in chosen)
     yield ""
 
 
-def _item(library: ConformanceResults, finding: FindingRecord) -> str:
+def _shared(libraries: Sequence[ConformanceResults]) -> dict[str, list[str]]:
+    """Return for each finding the other libraries of which a finding has the same departure."""
+    having: dict[str, set[str]] = defaultdict(set)
+    for library in libraries:
+        for finding in library.findings:
+            for departure in finding.departures:
+                having[departure].add(library.header.peer)
+    return {
+        finding.id: sorted(
+            {peer for departure in finding.departures for peer in having[departure]} - {library.header.peer}
+        )
+        for library in libraries
+        for finding in library.findings
+    }
+
+
+def _item(library: ConformanceResults, finding: FindingRecord, others: Sequence[str]) -> str:
     grades = (
         f"{finding.grade}: {', '.join(f'`{op}`' for op in finding.ops)}" if finding.ops else "no op of ours shows it"
     )
+    use = f"; {USES[finding.use]}" if finding.use else ""
+    same = f" The same in: {', '.join(others)}." if others else ""
     computes = f" Computes: {finding.computes}." if finding.computes else ""
     shown = "" if finding.reproduced else " (not reproduced in this record)"
     return (
-        f"- **{finding.id}** ({library.header.peer} {library.header.version}, `{finding.where}`; {grades}){shown}: {finding.says}"
-        f"{computes} Measured: {finding.number}. In a run: {finding.consequence}"
+        f"- **{finding.id}** ({library.header.peer} {library.header.version}, `{finding.where}`; {grades}{use}){shown}: {finding.says}"
+        f"{computes} Measured: {finding.number}. In a run: {finding.consequence}{same}"
     )
 
 

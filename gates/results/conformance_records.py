@@ -49,6 +49,16 @@ class GradeRecord(StrictRecord):
     reason: str
     computes: str = Field(description="what it computes instead, as the diagnosis names it")
     findings: list[str] = Field(description="that explain the grade")
+    settings: list[str] = Field(default_factory=list, description="chosen for the library, and not its default")
+
+
+class BlankRecord(StrictRecord):
+    """An op that the library has, or whose name it takes, without a grade."""
+
+    record: Literal["blank"] = "blank"
+    op: str
+    kind: str = Field(description="`not judged` or `refused`")
+    why: str
 
 
 class CoverageRecord(StrictRecord):
@@ -68,6 +78,8 @@ class FindingRecord(StrictRecord):
     id: str
     kind: str
     grade: str
+    use: str = Field("", description="`default`, `option` or `direct`; records from before it have none")
+    departures: list[str] = Field(default_factory=list, description="the same words in every library that departs so")
     ops: list[str]
     where: str
     says: str
@@ -80,7 +92,7 @@ class FindingRecord(StrictRecord):
 
 
 ConformanceLine = Annotated[
-    ConformanceHeader | GradeRecord | CoverageRecord | FindingRecord, Field(discriminator="record")
+    ConformanceHeader | GradeRecord | BlankRecord | CoverageRecord | FindingRecord, Field(discriminator="record")
 ]
 LINE: TypeAdapter[ConformanceLine] = TypeAdapter(ConformanceLine)
 
@@ -93,10 +105,11 @@ class ConformanceResults:
     grades: list[GradeRecord] = field(default_factory=list)
     coverage: list[CoverageRecord] = field(default_factory=list)
     findings: list[FindingRecord] = field(default_factory=list)
+    blanks: list[BlankRecord] = field(default_factory=list)
 
     def lines(self) -> Iterable[str]:
         """Yield the lines of the file."""
-        for record in (self.header, *self.grades, *self.findings, *self.coverage):
+        for record in (self.header, *self.grades, *self.blanks, *self.findings, *self.coverage):
             yield record.model_dump_json() + "\n"
 
     def write(self, path: Path) -> None:
@@ -129,6 +142,8 @@ def read_conformance(path: Path) -> ConformanceResults:
             raise ConfigurationError(f"{path}:1 must be a conformance-header, is a {record.record}")
         elif isinstance(record, GradeRecord):
             results.grades.append(record)
+        elif isinstance(record, BlankRecord):
+            results.blanks.append(record)
         elif isinstance(record, CoverageRecord):
             results.coverage.append(record)
         else:

@@ -6,11 +6,12 @@ The file lies next to the adapter. The report, `gates peers repro` and the tests
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from gates.subjects.peers.discovery import Peer, PeerError
 
@@ -18,6 +19,7 @@ STATUSES = ("judged", "convention", "departs", "not reachable")
 MOST_LINES = 20  # lines of a reproduction
 
 Status = Literal["judged", "convention", "departs", "not reachable"]
+Use = Literal["default", "option", "direct"]
 Row = tuple[Status, str]  # status, and the reason or the id of a finding
 
 
@@ -40,13 +42,24 @@ class Source(Declared):
         return next((row for glob, row in self.rows.items() if fnmatchcase(name, glob)), None)
 
 
+def named(subject: str, op: str, ops: Collection[str]) -> bool:
+    """Return whether ops, each of the peer and its variants or `SUBJECT: op`, name an op of a subject."""
+    return op in ops or f"{subject}: {op}" in ops
+
+
 class Finding(Declared):
     """One difference between a peer and the definitions, with a program that reproduces it."""
 
     id: str
     kind: Literal["bug", "convention", "trap", "numeric"] = Field(alias="class")
-    grade: Literal["wrong", "fragile", "imprecise", "departs", "correct"]
-    ops: tuple[str, ...] = Field(description="the ops that a check grades so; empty where none shows it")
+    grade: Literal["wrong", "differs", "raises", "fragile", "imprecise", "hardening", "departs", "correct"]
+    use: Use = Field(
+        description="holds in a default run, with a documented option, or for a direct call of a function only"
+    )
+    departures: tuple[str, ...] = Field((), description="the same words in every library that departs so")
+    ops: tuple[str, ...] = Field(
+        description="the ops that a check grades so, of the peer and its variants, or `SUBJECT: op`; empty where none shows it"
+    )
     where: str = Field(description="file, relative to site-packages, and line", pattern=r"^[\w./-]+:\d+$")
     quote: str = Field(description="text of that line, so that a new version is noticed")
     says: str
@@ -65,11 +78,34 @@ class Finding(Declared):
             raise ValueError("asserts nothing, so that it would hold for any version")
         return program.strip() + "\n"
 
+    @model_validator(mode="after")
+    def _class_and_grade_agree(self) -> Self:
+        if self.kind == "numeric" and self.grade in {"wrong", "departs"}:
+            raise ValueError(f"{self.id} is numeric and {self.grade}: lost digits or a rare input are no other formula")
+        return self
+
+
+class Setting(Declared):
+    """A setting that the adapter chooses for the library, and that is not the library's default."""
+
+    ops: tuple[str, ...] = Field(description="ops as in findings")
+    chosen: str = Field(description="the setting with its value, and the default in brackets")
+
+
+class Blank(Declared):
+    """Ops that the library has, or whose name it takes, and that no grade is of; any other op without a grade is absent."""
+
+    ops: tuple[str, ...]
+    kind: Literal["not judged", "refused"]
+    why: str
+
 
 class Conformance(Declared):
     """The declaration of one peer."""
 
     coverage: tuple[Source, ...] = ()
+    setting: tuple[Setting, ...] = ()
+    blank: tuple[Blank, ...] = ()
     finding: tuple[Finding, ...] = ()
 
     def named(self, finding: str) -> Finding | None:

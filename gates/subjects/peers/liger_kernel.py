@@ -68,8 +68,6 @@ IDENTITY = torch.eye(2, dtype=torch.float64)  # a linear layer that returns its 
 def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> dict[str, Any]:
     """One chunk for each row, its default chunk_size."""
     where = mask_of(policy, mask, lengths)
-    if x.get("row_mask") is not None:
-        where = where & x["row_mask"][:, None]
     wide = grid(policy, where)
     assert wide is not None
     result = _losses(wide, where, [1] * len(where), x)
@@ -118,6 +116,7 @@ def _split(values: Array | None, sizes: list[int]) -> Any:
 def _options(x: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of its loss."""
     only("policy_loss", LOSS, algorithm=x["algorithm"])
+    absent("policy_loss", row_mask=x.get("row_mask"))
     loss_type, level = LOSSES[x["algorithm"]]
     if x.get("delta") and loss_type in {"cispo", "sapo"}:
         raise NotImplementedError(f"liger's {loss_type} has no two-sided clip")

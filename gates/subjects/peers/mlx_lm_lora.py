@@ -2,7 +2,7 @@
 """The peer mlx-lm-lora: its GRPO objective and advantages, and the losses of its preference trainers.
 
 Its GRPO makes one update per rollout and takes no old log-probs: only on-policy cases are judged. Its preference losses
-take sums of token log-probs; its own `compute_score` adds them up, and ORPO's `get_logps` reads them from a fake model.
+take sums of token log-probs, which its own functions mask and add up, with a stub for the cross entropy in them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
 import numpy as np
 from mlx_lm_lora.trainer import cpo_trainer, dpo_trainer, grpo_trainer, online_dpo_trainer, orpo_trainer, xpo_trainer
-from peer_mlx import FakeModel, array, evaluated, logits_that_hold, loss_and_gradient, only_float32, timed_loss
+from peer_mlx import FakeModel, array, evaluated, given_logprobs, loss_and_gradient, only_float32, timed_loss
 from peer_rows import absent, only
 from peer_timed import Timed
 
@@ -28,26 +28,27 @@ if TYPE_CHECKING:
 
 mx.set_default_device(mx.cpu)
 VERSIONS = {name: version(name) for name in ("mlx-lm-lora", "mlx", "mlx-lm")}
-VARIANTS = {  # its other trainers have losses of their own
+VARIANTS = {  # its other trainers, whose losses are their own; its third loss type; its README's recipe for DAPO (METADATA:606)
     "online-dpo": (("preference_loss",), {"trainer": "online"}),
     "xpo": (("preference_loss",), {"trainer": "xpo"}),
+    "bnpo": (("policy_loss",), {"algorithm": "grpo", "aggregation": "token-mean"}),
+    "dapo-recipe": (("policy_loss",), {"algorithm": "dapo", "aggregation": "row-mean"}),
 }
-TRAINER: str = globals().get("SETTINGS", {}).get("trainer", "dpo")
-SCORE = (dpo_trainer if TRAINER == "dpo" else online_dpo_trainer).compute_score
+SETTING: dict[str, str] = dict(globals().get("SETTINGS", {}))
+TRAINER = SETTING.pop("trainer", "dpo")
 LOSS = {"dpo": dpo_trainer.dpo_loss, "online": online_dpo_trainer.online_dpo_loss, "xpo": xpo_trainer.xpo_loss}[TRAINER]
 PREFERENCES = ("dpo", "hinge", "ipo", "dpop", "cpo", "orpo") if TRAINER == "dpo" else ("dpo", "hinge", "ipo", "dpop")
-LOSS_TYPES = {"grpo": "grpo", "dapo": "bnpo", "dr_grpo": "dr_grpo", "gspo": "grpo"}
 SINGLE = {"dtype": ("float32",), "arithmetic": ("float32",)}
-GROUP = {"scale": ("group",), "ddof": (0,), "baseline": ("mean",)}
-KL = {"kl_estimator": ("k3",), "kl_ratio": ("none", None), "kl_clamp": (None,)}
+GROUP = {"scale": ("group",), "ddof": (0,), "baseline": ("mean",)}  # grpo_trainer.py:311, in float64
+KL = {"kl_estimator": ("k3",), "kl_ratio": ("none", None), "kl_clamp": (None,), "dapo_denominator": ("global", None)}
 ROWS = {"advantages": ("row",), "ratio": ("on-policy",), "rows": ("mask", "holes"), "weights": (False,)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    # grpo_trainer.py:311: (group - mean) / (std + 1e-4), in float64, handed on in float32
     "group_advantages": {"dtype": ("float32",), **GROUP, "eps": (1e-4, float(np.float32(1e-4))), "eps_mode": ("add",)},
-    "policy_loss": {**SINGLE, **KL, **ROWS, "algorithm": tuple(LOSS_TYPES), "dapo_denominator": ("global", None)},
+    "policy_loss": {**SINGLE, **KL, **ROWS, "algorithm": ("grpo", "dr_grpo", "gspo")},
     "preference_loss": {**SINGLE, "loss": PREFERENCES, "lengths": ("mean", None), "nll_tokens": ("completion",)},
     "selective_log_softmax": {"dtype": ("float16", "float32"), "ids_per_position": ("one",), "ignore_index": (None,)},
 }
+CONVENTIONS["policy_loss"] |= {axis: (choice,) for axis, choice in SETTING.items()}
 
 
 def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Answer:
@@ -55,33 +56,28 @@ def group_advantages(rewards: Array, group_size: int, **conventions: Any) -> Ans
     only("group_advantages", CONVENTIONS["group_advantages"], dtype=str(rewards.dtype), **conventions)
     prompts = [row // group_size for row in range(len(rewards))]
     texts = [[""] * len(rewards)] * 4
-    advantages, _ = grpo_trainer.calculate_rewards_and_advantages(
-        [lambda **_: rewards.tolist()], *texts, prompts, sorted(set(prompts))
-    )
+    run = grpo_trainer.calculate_rewards_and_advantages
+    advantages, _ = run([lambda **_: rewards.tolist()], *texts, prompts, sorted(set(prompts)))
     return {"advantages": np.array(advantages)}
 
 
 def policy_loss(*, policy: Array, reference: Array | None, advantages: Array, mask: Array, **x: Any) -> Answer:
-    """Its objective of token log-probs; GSPO is its sequence level, DAPO's token mean its loss type bnpo."""
+    """Its objective of token log-probs; GSPO is its sequence level."""
     return loss_and_gradient(_objective(policy, reference, advantages, mask, x), policy)
 
 
-def _objective(
-    policy: Array, reference: Array | None, advantages: Array, mask: Array, x: dict[str, Any]
-) -> Callable[[mx.array], mx.array]:
+def _objective(policy: Array, reference: Array | None, advantages: Array, mask: Array, x: dict[str, Any]) -> Any:
     """Return its objective as a function of the log-probs."""
     only_float32("policy", policy)
     absent("policy_loss", old=x["old"], delta=x.get("delta"), weights=x.get("weights"))
     wide = [array(values) for values in (mask, advantages)]
     fixed = None if reference is None else array(reference)
     constants = x["beta"], x["epsilon_low"], x["epsilon_high"], x["max_length"] or policy.shape[1]
-    level, kind = "sequence" if x["algorithm"] == "gspo" else "token", LOSS_TYPES[x["algorithm"]]
-
-    def loss(logprobs: mx.array) -> mx.array:
-        old = mx.stop_gradient(logprobs) if fixed is None else fixed  # as its grpo_loss does
-        return grpo_trainer._grpo_objective(logprobs, old, *wide, *constants, level, kind)[0]
-
-    return loss
+    level = "sequence" if x["algorithm"] == "gspo" else "token"
+    kind = "bnpo" if SETTING.get("aggregation") == "token-mean" else {"dr_grpo": "dr_grpo"}.get(x["algorithm"], "grpo")
+    return lambda logprobs: grpo_trainer._grpo_objective(  # without a reference, as its grpo_loss calls it
+        logprobs, mx.stop_gradient(logprobs) if fixed is None else fixed, *wide, *constants, level, kind
+    )[0]
 
 
 def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss: str, **x: Any) -> Answer:
@@ -94,22 +90,27 @@ def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss
         return loss_and_gradient(lambda logprobs: _orpo(logprobs, mask, masks, x["beta"]), policy)
     if loss != "cpo" and reference is None:
         raise NotImplementedError("its DPO losses take a reference")
-    kind = "sigmoid" if loss in {"dpo", "cpo"} else loss
-    function = cpo_trainer.cpo_loss if loss == "cpo" else LOSS
+    kind, function = "sigmoid" if loss in {"dpo", "cpo"} else loss, cpo_trainer.cpo_loss if loss == "cpo" else LOSS
+    references = () if loss == "cpo" else _scores(array(reference), counted, kind)
+    rest = {"beta": x["beta"], "delta": x.get("penalty") or 0.0, "loss_type": kind}
+    return loss_and_gradient(lambda lp: function(*_scores(lp, counted, kind), *references, *masks, **rest)[0], policy)
 
-    def scores(logprobs: mx.array) -> tuple[mx.array, mx.array]:
-        scored = SCORE(mx.where(array(mask), logprobs, 0), counted, kind)
-        return scored[0::2], scored[1::2]
 
-    references = () if loss == "cpo" else scores(array(reference))
-    constants = {"beta": x["beta"], "delta": x.get("penalty") or 0.0, "loss_type": kind}
-    return loss_and_gradient(lambda lp: function(*scores(lp), *references, *masks, **constants)[0], policy)
+def _scores(logprobs: mx.array, counted: mx.array, kind: str) -> tuple[mx.array, mx.array]:
+    """Return its scores of chosen and rejected rows; its online trainers select log-probs (grpo_trainer.py:112, compiled)."""
+    if TRAINER == "dpo":
+        with given_logprobs():
+            tokens = dpo_trainer.get_token_scores(FakeModel(logprobs), mx.zeros(counted.shape, mx.int32), counted)
+        scores = dpo_trainer.compute_score(tokens, counted, kind)
+    else:
+        scores = online_dpo_trainer.compute_score(mx.where(counted > 0, logprobs, 0), counted, kind)
+    return scores[0::2], scores[1::2]
 
 
 def _orpo(logprobs: mx.array, mask: Array, masks: tuple[mx.array, mx.array], beta: float) -> mx.array:
-    tokens = mx.zeros((len(mask), mask.shape[1] + 1), mx.int32)
-    logits = logits_that_hold(mx.where(array(mask), logprobs, -1.0), tokens[:, 1:])
-    scored = [orpo_trainer.get_logps(FakeModel(logits[side::2]), tokens[side::2], masks[side]) for side in (0, 1)]
+    tokens = mx.zeros((len(mask) // 2, mask.shape[1] + 1), mx.int32)
+    with given_logprobs():
+        scored = [orpo_trainer.get_logps(FakeModel(logprobs[side::2]), tokens, masks[side]) for side in (0, 1)]
     return orpo_trainer.orpo_loss(*scored[0], *scored[1], *masks, mx.ones(len(mask) // 2), beta)[0]
 
 

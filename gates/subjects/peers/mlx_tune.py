@@ -1,7 +1,6 @@
-"""The peer mlx-tune: its preference losses on a model whose logits hold the log-probs of a case.
+"""The peer mlx-tune: its preference losses, with a stub of the cross entropy that reads log-probs out of a model's logits.
 
-A row is one start token, then prompt and completion; its losses take whole rows and their lengths. Padding,
-for which a model has finite numbers, holds log-probs of -1. Its GRPO is a closure of a training loop that takes rewards, with
+A row is one start token, then prompt and completion; its losses take whole rows and their lengths. Its GRPO is a closure of a training loop that takes rewards, with
 advantages that no gate covers (std + 1e-8), and its KTO has neither weights nor a reference point: see mlx-tune.toml.
 """
 
@@ -17,7 +16,7 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
 import numpy as np
 from mlx_tune import losses  # type: ignore[import-not-found,unused-ignore]
-from peer_mlx import array, logits_that_hold, loss_and_gradient, only_float32
+from peer_mlx import array, given_logprobs, loss_and_gradient, only_float32
 from peer_rows import absent
 
 if TYPE_CHECKING:
@@ -43,13 +42,9 @@ class _Texts:
     """Rows of log-probs as the arguments of the losses: ids, lengths and a model."""
 
     def __init__(self, mask: Array) -> None:
-        self.ends = np.where(mask.any(axis=1), mask.shape[1] - np.argmax(mask[:, ::-1], axis=1), 0)
-        self.read = mx.array(np.arange(mask.shape[1]) < self.ends[:, None])
+        ends = np.where(mask.any(axis=1), mask.shape[1] - np.argmax(mask[:, ::-1], axis=1), 0)
         self.ids = mx.zeros((len(mask), mask.shape[1] + 1), mx.int32)
-        self.lengths = mx.array(self.ends + 1)
-
-    def logits(self, logprobs: mx.array) -> mx.array:
-        return logits_that_hold(mx.where(self.read, logprobs, -1.0), self.ids[:, 1:])
+        self.lengths = mx.array(ends + 1)
 
     def pairs(self) -> dict[str, mx.array]:
         return {
@@ -60,9 +55,8 @@ class _Texts:
         }
 
     def model(self, logprobs: mx.array) -> Callable[..., mx.array]:
-        """Return a model that is called for the chosen rows first, then for the rejected ones."""
-        logits = self.logits(logprobs)
-        sides = cycle([logits[0::2], logits[1::2]])
+        """Return a model that is called for the chosen rows first, then for the rejected ones; its "logits" are log-probs."""
+        sides = cycle([logprobs[0::2], logprobs[1::2]])
         return lambda *_: next(sides)
 
 
@@ -93,7 +87,8 @@ def preference_loss(
             label_smoothing=smoothing,
         )[0]
 
-    return loss_and_gradient(total, policy)
+    with given_logprobs():
+        return loss_and_gradient(total, policy)
 
 
 def _prompts_are_shared(policy: Array, mask: Array) -> bool:

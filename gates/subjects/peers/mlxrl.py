@@ -1,7 +1,7 @@
 """The peer mlxrl (distribution inductive-mlxrl): its real advantages and losses, through its algorithm objects.
 
-The adapter neither repairs nor repeats a formula. A case with conventions that the peer lacks is unsupported; a case under
-a name that the peer uses (GRPO, Dr. GRPO, RLOO) runs its unchanged code.
+The adapter neither repairs nor repeats a formula. A case with conventions that the peer lacks is unsupported. Its algorithm
+objects whose choices are not those of the published algorithm are variants, each judged as the composition that it is.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
     "policy_loss": {
         "dtype": ("float32",),
-        "algorithm": ("grpo", "dapo", "dr_grpo", "gspo", "gspo-token", "rloo"),
+        "algorithm": ("dapo", "gspo"),
         "advantages": ("row",),
         "dapo_denominator": ("global", None),
         "kl_ratio": ("none", None),
@@ -62,31 +62,32 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "selective_log_softmax": {"dtype": ("float32",), "ids_per_position": ("one",), "ignore_index": (None,)},
     "keep_groups": {"convention": ("accuracy",)},
 }
-DEPARTURES_DOCUMENTED: dict[str, str] = {
-    "policy_loss[grpo]": (
-        "unclipped: docstring of GRPOAlgorithm, mlxrl/algo/grpo.py:17, 'Thin unclipped GRPO'; token mean over the "
-        "batch: README, Import API, 'token-mean policy losses: base GRPO, DAPO, GSPO token mode, RLOO'"
-    ),
-    "policy_loss[rloo]": (
-        "in part: token mean over the batch, README, Import API; not documented: old log-probs are dropped, "
-        "mlxrl/algo/grpo.py:337"
-    ),
-}
-# The documented parameter sets of DrGRPOAlgorithm; `max_tokens` is L_max, which is what `mlxrl` itself runs.
+DEPARTURES_DOCUMENTED: dict[str, str] = {}
+# Its other algorithm objects, each with the choices that it has, and the documented parameter sets.
 VARIANTS = {
-    "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
-    "dr-grpo-token-mean": (("policy_loss",), {"loss_reduction": "token_mean"}),
+    # mlxrl/algo/grpo.py:17, "Thin unclipped GRPO"; README, Import API: "token-mean policy losses: base GRPO"
+    "grpo": (("policy_loss",), {"algorithm": "grpo", "bound": "none", "aggregation": "token-mean"}),
+    "dr-grpo": (("policy_loss",), {"algorithm": "dr_grpo", "bound": "none"}),
+    "dr-grpo-token-mean": (
+        ("policy_loss",),
+        {"algorithm": "dr_grpo", "bound": "none", "aggregation": "token-mean", "loss_reduction": "token_mean"},
+    ),
+    "dr-grpo-without-max-tokens": (
+        ("policy_loss",),
+        {"algorithm": "dr_grpo", "bound": "none", "aggregation": "width", "max_tokens": None},
+    ),
     "dr-grpo-normalized": (("group_advantages",), {"normalize_rewards": True}),
+    "rloo": (("policy_loss",), {"algorithm": "rloo", "ratio_level": "none", "aggregation": "token-mean"}),
+    "gspo-token-mode": (("policy_loss",), {"algorithm": "gspo", "ratio_level": "token", "aggregation": "token-mean"}),
 }
 
 # The judge sends the parameter set of a variant as SETTINGS.
-DR_GRPO: dict[str, Any] = globals().get("SETTINGS", {})
-if DR_GRPO:
-    CONVENTIONS["policy_loss"]["algorithm"] = ("dr_grpo",)
+SETTING: dict[str, Any] = dict(globals().get("SETTINGS", {}))
+CHOICES = {axis: SETTING.pop(axis) for axis in ("algorithm", "ratio_level", "bound", "aggregation") if axis in SETTING}
+CONVENTIONS["policy_loss"] |= {axis: (choice,) for axis, choice in CHOICES.items()}
+TOKEN_MODE = CHOICES.get("ratio_level") == "token"  # of GSPO
+if SETTING.get("normalize_rewards"):
     CONVENTIONS["group_advantages"] |= {"scale": ("group",), "baseline": ("mean",)}
-    DEPARTURES_DOCUMENTED.clear()
-if DR_GRPO.get("loss_reduction") == "token_mean":
-    DEPARTURES_DOCUMENTED["policy_loss[dr_grpo]"] = 'README, Import API: Dr. GRPO with loss_reduction="token_mean"'
 
 
 def group_advantages(
@@ -107,7 +108,7 @@ def group_advantages(
     elif (scale, ddof, eps_mode, baseline) == ("group", 0, "inside", "mean") and np.float32(eps or 0) == np.float32(
         EPS
     ):
-        algorithm = DrGRPOAlgorithm(**DR_GRPO) if DR_GRPO else GRPOAlgorithm()
+        algorithm = DrGRPOAlgorithm(**SETTING) if SETTING else GRPOAlgorithm()
     else:
         raise NotImplementedError(
             f"mlxrl has no advantage with scale {scale!r}, ddof {ddof}, eps {eps} {eps_mode!r}, baseline {baseline!r}; "
@@ -130,7 +131,7 @@ def policy_loss(
 ) -> dict[str, Any]:
     """Loss of the peer's algorithm object and its gradient, taken by MLX through the peer's own compute_loss.
 
-    GRPO, Dr. GRPO and RLOO take no clip bounds, so `epsilon_low` and `epsilon_high` have no effect, which the judge reports.
+    GRPO, Dr. GRPO and RLOO take no clip bounds.
     """
     loss = _loss(
         policy,
@@ -168,6 +169,8 @@ def _loss(
         raise NotImplementedError("mlxrl's losses take a mask and no off-policy weights, and their KL is k3")
     if np.ndim(advantages) != 1:
         raise NotImplementedError("mlxrl's losses take one advantage per row")
+    if beta and algorithm == "gspo" and not TOKEN_MODE:
+        raise NotImplementedError("mlxrl averages GSPO's KL over all tokens of the batch, and no definition does")
     peer = _algorithm(algorithm, max_length, options)
     behaviour = mx.array(policy if old is None else old)
     fixed = None if reference is None else mx.array(reference)
@@ -185,12 +188,12 @@ def _algorithm(name: str, max_length: int | None, options: dict[str, Any]) -> An
     clip = {"clip_low": options.get("epsilon_low"), "clip_high": options.get("epsilon_high")}
     if name == "dapo":
         return DAPOAlgorithm(**clip)
-    if name in {"gspo", "gspo-token"}:
-        return GSPOAlgorithm(importance="token" if name == "gspo-token" else "sequence", **clip)
+    if name == "gspo":
+        return GSPOAlgorithm(importance="token" if TOKEN_MODE else "sequence", **clip)
     if name == "grpo":
         return GRPOAlgorithm()
     if name == "dr_grpo":
-        settings = {"max_tokens": max_length, **DR_GRPO}
+        settings = {"max_tokens": max_length, **SETTING}
         return DrGRPOAlgorithm(**settings)
     if name == "rloo":
         return RLOOAlgorithm()

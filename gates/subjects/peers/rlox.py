@@ -40,8 +40,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "token_kl": {"dtype": FLOATS, "estimator": ("k3",), "reduction": ("sum",), "kl_ratio": ("none",)},
     "full_kl": {"dtype": FLOATS},
     "gae": {"dtype": FLOATS},
-    # over_long: what it does; what _rlox_core.pyi:739 says: longer ones "are truncated"
-    "pack_sequences": {"strategy": ("first-fit-decreasing",), "over_long": ("error", "truncate")},
+    "pack_sequences": {"strategy": ("first-fit-decreasing",), "over_long": ("error",)},  # what it does; see rlox.toml
 }
 
 

@@ -201,7 +201,7 @@ def _refuse(x: dict[str, Any]) -> None:
         LOSS,
         **{k: x[k] for k in ("algorithm", "dapo_denominator", "cispo_bound", "kl_estimator") if k in x},
     )
-    absent("policy_loss", kl_clamp=x.get("kl_clamp"))
+    absent("policy_loss", kl_clamp=x.get("kl_clamp"), row_mask=x.get("row_mask"))
     level = "none" if name == "gmpo" else "sequence" if name in SEQUENCE else "token"
     if x["beta"] and x.get("kl_ratio") not in ("none", level):
         raise NotImplementedError(f"the KL of TRL's {name} is multiplied by the {level} ratio of its loss, or by none")
@@ -283,10 +283,12 @@ def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> Answer
     if x["algorithm"] == "sapo" and policy.dtype == np.float64:
         raise NotImplementedError("the temperatures of TRL's SAPO are float32 (grpo_trainer.py:3122)")
     share = 2 if x.get("dapo_denominator") == "trl" else 1  # optimizer steps of a generation batch
-    kind, config = _settings(len(parts), {**x, "steps": share * len(parts)})
     mask = mask_of(policy, x["mask"], x["lengths"])
-    if x.get("row_mask") is not None:
-        mask = mask & np.asarray(x["row_mask"])[:, None]
+    if x["algorithm"] == "rloo":  # its old log-probs are scored by group; the whole batch is one
+        if len(mask) < 2:
+            raise NotImplementedError("TRL's configs refuse groups of one")
+        x["generations"] = len(mask)
+    kind, config = _settings(len(parts), {**x, "steps": share * len(parts)})
     weights: Any = x.get("weights")
     tokens = share * x["tokens_in_step"] if share > 1 else mask.sum()
     values = {

@@ -89,14 +89,14 @@ ESTIMATORS = {"k1": "kl", "k2": "mse", "k3": "low_var_kl"}
 
 def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> dict[str, Any]:
     """One micro-batch that is the whole step."""
-    where = _where(policy, mask, lengths, x.get("row_mask"))
+    where = mask_of(policy, mask, lengths)
     result = _loss(grid(policy, where), where, where, x)
     return {"loss": result["loss"], "gradient": ungrid(result["gradient"], policy, where)}
 
 
 def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> dict[str, Any]:
     """Micro-batches with the counts of the whole step; their losses add up, as its metric aggregation SUM says."""
-    mask = _where(policy, x.pop("mask"), x.pop("lengths", None), x.get("row_mask"))
+    mask = mask_of(policy, x.pop("mask"), x.pop("lengths", None))
     ends = np.cumsum(parts)
     results = []
     for start, end in zip(ends - parts, ends, strict=True):
@@ -104,11 +104,6 @@ def policy_loss_in_parts(*, policy: Array, parts: list[int], **x: Any) -> dict[s
         results.append(_loss(policy[start:end], mask[start:end], mask, own))
     loss = sum(result["loss"] for result in results)
     return {"loss": loss, "gradient": np.concatenate([result["gradient"] for result in results])}
-
-
-def _where(policy: Array, mask: Array | None, lengths: Array | None, row_mask: Array | None) -> Array:
-    where = mask_of(policy, mask, lengths)
-    return where if row_mask is None else where & row_mask[:, None]
 
 
 def _loss(policy: Array | None, mask: Array, whole: Array, x: dict[str, Any]) -> dict[str, Any]:
@@ -120,6 +115,7 @@ def _loss(policy: Array | None, mask: Array, whole: Array, x: dict[str, Any]) ->
 def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return its actor's ppo_loss of log-probs, the other tensors laid out as its trainer does."""
     only("policy_loss", LOSS, algorithm=x["algorithm"], kl_ratio=x["kl_ratio"])
+    absent("policy_loss", row_mask=x.get("row_mask"))
     mode, aggregation = LOSSES[x["algorithm"]]
     if x.get("delta") and mode != "vanilla":
         raise NotImplementedError(f"verl's {mode} has no dual clip")
@@ -164,10 +160,10 @@ def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Ca
 
 
 def _spread(values: Array, mask: Array) -> Array:
-    """Return numbers of rows or tokens as (B, T), 0 outside the mask, as verl's estimators return them."""
+    """Return numbers of tokens as they are, and of rows as (B, T), 0 outside the mask, as verl's estimators return them."""
     wide = grid(values, mask)
     assert wide is not None
-    return np.where(mask, wide if wide.ndim > 1 else wide[:, None], wide.dtype.type(0))
+    return wide if wide.ndim > 1 else np.where(mask, wide[:, None], wide.dtype.type(0))
 
 
 def group_advantages(

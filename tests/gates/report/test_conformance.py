@@ -1,5 +1,6 @@
 """The conformance report: grades, findings and coverage of recorded libraries."""
 
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from gates.model import ConfigurationError
 from gates.report import conformance
 from gates.report.files import render_files
 from gates.results.conformance_records import (
+    BlankRecord,
     ConformanceHeader,
     ConformanceResults,
     CoverageRecord,
@@ -16,6 +18,7 @@ from gates.results.conformance_records import (
     read_conformance,
 )
 from gates.results.records import Machine
+from gates.subjects.peers import reproduce
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -56,6 +59,8 @@ def finding(name: str, kind: str, *, reproduced: bool | None = True) -> FindingR
         id=name,
         kind=kind,
         grade="wrong",
+        use="option",
+        departures=["another ratio"],
         ops=["token_kl[k3]"],
         where="fake/kl.py:3",
         says="The ratio is inverted.",
@@ -70,32 +75,59 @@ def finding(name: str, kind: str, *, reproduced: bool | None = True) -> FindingR
 
 @pytest.fixture
 def library() -> ConformanceResults:
-    """A library with an op of each sort, a variant, two findings and a name without a row."""
+    """A library with an op of each sort, variants, blanks, two findings and a name without a row."""
     return ConformanceResults(
         header("fake"),
         [
-            grade("fake", "policy_loss[grpo]", "correct"),
+            grade("fake", "policy_loss[grpo]", "correct").model_copy(update={"settings": ["a clip of 1e9 (3.0)"]}),
             grade("fake", "token_kl[k3]", "wrong", ("fake-k3",)),
             grade("fake@other", "token_kl[k3]", "departs"),
+            grade("fake@rloo", "policy_loss[rloo, no ratio, token mean]", "correct"),
         ],
         [
             CoverageRecord(source="functions fake.kl", name="kl", status="departs", reason="fake-k3"),
             CoverageRecord(source="functions fake.kl", name="new", status="", reason=""),
         ],
         [finding("fake-k3", "bug"), finding("fake-choice", "convention", reproduced=None)],
+        [
+            BlankRecord(op="kto_loss", kind="not judged", why="a closure"),
+            BlankRecord(op="gae", kind="refused", why="ValueError"),
+        ],
     )
 
 
 def test_the_report_shows_grades_findings_and_coverage(library: ConformanceResults) -> None:
     """Conventions are counted separately; a finding whose program did not run is marked; cells keep their columns."""
     text = conformance.render([library, ConformanceResults(header("also"))])
-    assert "| `token_kl[k3]` |  | **wrong** 3/8 |" in text
-    assert "| **ops correct** | 0 of 0 | 1 of 2 |" in text
+    assert "| `token_kl[k3]` | – | **wrong** 3/8 |" in text
     assert "`fake@other` token_kl[k3]: *departs*" in text
     assert "1 departures (1 bugs, 0 numeric, 0 traps) and, counted apart, 1 conventions; 1 of 2 were reproduced" in text
     assert text.index("### Bugs") < text.index("### Conventions")
-    assert "**fake-choice** (fake 1.2, `fake/kl.py:3`; wrong: `token_kl[k3]`) (not reproduced in this record)" in text
+    assert (
+        "**fake-choice** (fake 1.2, `fake/kl.py:3`; wrong: `token_kl[k3]`; with a documented option) (not reproduced in this record)"
+        in text
+    )
     assert "| fake | 2 | 0 | 0 | 1 | 0 |" in text
+
+
+def test_cells_name_settings_compositions_and_reasons(library: ConformanceResults) -> None:
+    """A composition stands in the row of its preset; what is chosen for a library or not judged is listed with why."""
+    text = conformance.render([library])
+    assert "| `policy_loss[grpo]` | correct 8† |" in text
+    assert "| `policy_loss[rloo]` | correct 8 *as no ratio, token mean* |" in text
+    assert "fake@rloo" not in text
+    assert "| `kto_loss` | *not judged* |" in text
+    assert "| `gae` | *refused* |" in text
+    assert "- fake: a clip of 1e9 (3.0) (`policy_loss[grpo]`)" in text
+    assert "- fake: not judged: `kto_loss`: a closure" in text
+
+
+def test_findings_name_the_libraries_that_share_a_departure(library: ConformanceResults) -> None:
+    other = ConformanceResults(header("other"), findings=[finding("other-k3", "bug")])
+    text = conformance.render([library, other])
+    assert "The same in: other." in text
+    assert "The same in: fake." in text
+    assert "The same in" not in conformance.render([library])
 
 
 def test_the_screen_lists_ops_that_are_not_correct(
@@ -156,7 +188,7 @@ def test_the_recorded_report_has_every_library_and_is_short() -> None:
 
 
 def test_every_recorded_grade_is_explained() -> None:
-    """No op is graded below imprecise without a finding, and no finding was refuted by its program."""
+    """No op is graded below imprecise without a finding, nor wrong by numeric ones; no program refutes its finding."""
     files = sorted((ROOT / "results" / "conformance").glob("*.jsonl"))
     assert files
     for file in files:
@@ -164,4 +196,18 @@ def test_every_recorded_grade_is_explained() -> None:
         needed = [grade for grade in found.grades if grade.grade not in {*conformance.GOOD, "imprecise"}]
         assert [grade.op for grade in needed if not grade.findings] == [], file.name
         assert [f.id for f in found.findings if not f.reproduced] == [], file.name
+        numeric = {f.id for f in found.findings if f.kind == "numeric" and f.use}  # older records have no `use`
+        assert [g.op for g in needed if g.grade == "wrong" and numeric.issuperset(g.findings)] == [], file.name
         assert [row.name for row in found.coverage if not row.status] == [], file.name
+
+
+def test_no_diagnosis_is_a_bug_here_and_a_choice_there() -> None:
+    """What the check itself names alike in two libraries is charged alike."""
+    kinds = {finding.id: finding.kind for _, finding in reproduce.known().values()}
+    bugs: dict[str, set[bool]] = defaultdict(set)
+    for file in sorted((ROOT / "results" / "conformance").glob("*.jsonl")):
+        for grade in read_conformance(file).grades:
+            about = {kinds[name] == "bug" for name in grade.findings if name in kinds}
+            for part in grade.computes.removeprefix("computes: ").split(" · ") if about else ():
+                bugs[part] |= about
+    assert {part: found for part, found in bugs.items() if part and len(found) > 1} == {}

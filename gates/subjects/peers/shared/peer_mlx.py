@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import mlx.core as mx
 import numpy as np
@@ -67,6 +68,11 @@ def logits_that_hold(logprobs: mx.array, ids: mx.array, vocabulary: int = VOCABU
     rest = mx.log(-mx.expm1(logprobs)) - float(np.log(vocabulary - 1))
     chosen = ids[..., None] == mx.arange(vocabulary)
     return mx.where(chosen, logprobs[..., None], rest[..., None])
+
+
+def given_logprobs() -> Any:
+    """Have MLX's cross entropy return the negative of its first argument, so that a fake model's "logits" are log-probs."""
+    return patch.object(nn.losses, "cross_entropy", lambda logprobs, *_, **__: -logprobs)
 
 
 class FakeModel(nn.Module):

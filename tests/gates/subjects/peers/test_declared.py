@@ -1,5 +1,7 @@
 """A peer's declaration NAME.toml and its comparison with the installed package."""
 
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from gates.subjects.peers import coverage, declared, environments, public_names, reproduce
 from gates.subjects.peers.discovery import Peer, PeerError
 from gates.subjects.peers.environments import PeerEnv
+from reference.algorithms import AXES
 
 MODULE = '''
 """A library."""
@@ -41,6 +44,7 @@ FINDING = """
 id = "fake-beta"
 class = "trap"
 grade = "correct"
+use = "default"
 ops = []
 where = "fake/core.py:11"
 quote = "beta"
@@ -136,6 +140,8 @@ def test_new_names_lost_names_and_moved_lines_are_problems(peer: Peer, environme
         (FINDING.replace("trap", "opinion"), "finding.0.class"),
         (FINDING.replace("assert 1 == 1", "print(1)"), "asserts nothing"),
         (FINDING.replace('"assert 1 == 1"', "'''" + "assert 1\n" * 21 + "'''"), "21 lines, must have at most 20"),
+        (FINDING.replace("trap", "numeric").replace('"correct"', '"wrong"'), "fake-beta is numeric and wrong"),
+        (FINDING.replace('"default"', '"seldom"'), "finding.0.use"),
         (FINDING + FINDING, "fake-beta stands there twice"),
         (COVERAGE, "'fake-beta', which is no finding"),
         ("not toml", "fake.toml"),
@@ -178,6 +184,44 @@ def test_shipped_declarations_are_valid(name: str) -> None:
     assert [
         finding.id for finding in known.finding if finding.kind == "bug" and finding.grade == "correct" and finding.ops
     ] == []
+
+
+CHOICES = {choice.text for words in AXES.values() for choice in words.values()}
+
+
+def is_choice(departure: str) -> bool:
+    """Return whether a departure is another choice on an axis: "grpo, token mean"."""
+    return departure.partition(", ")[2] in CHOICES
+
+
+def test_the_same_departure_has_one_class_in_every_library() -> None:
+    """What one library is charged with is no convention of another; another choice on an axis is nobody's bug."""
+    classes: dict[str, set[str]] = defaultdict(set)
+    for peer in SHIPPED.values():
+        for finding in declared.conformance(peer).finding:
+            for departure in finding.departures:
+                classes[departure].add(finding.kind)
+    assert classes
+    assert {name: kinds for name, kinds in classes.items() if not is_choice(name) and len(kinds) > 1} == {}
+    assert [name for name, kinds in classes.items() if is_choice(name) and "bug" in kinds] == []
+
+
+def composed_choices(peer: Peer) -> Iterator[str]:
+    """Yield the departures from presets that the variants of a peer declare: "grpo, token mean"."""
+    for _, settings in peer.variants.values():
+        for axis in settings.keys() & AXES.keys():
+            yield f"{settings['algorithm']}, {AXES[axis][str(settings[axis])].text}"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_declared_choices_are_departures_of_findings(name: str) -> None:
+    """An adapter that judges its library as another composition than the published one says so on the page."""
+    said = {departure for finding in declared.conformance(SHIPPED[name]).finding for departure in finding.departures}
+    assert set(composed_choices(SHIPPED[name])) - said == set()
+
+
+def test_variants_declare_choices() -> None:
+    assert {"grpo, no bound", "rloo, no ratio"} <= set(composed_choices(SHIPPED["mlxrl"]))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

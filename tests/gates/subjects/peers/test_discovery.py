@@ -178,10 +178,10 @@ class TestShipped:
         assert adapters == {peer.subject for peer in environments.peers().values() if peer.subject}
 
     def test_variants_of_mlxrl_are_subjects(self) -> None:
-        """The three documented parameter sets of its Dr. GRPO."""
+        """Its losses whose choices no preset has, and the documented parameter sets of its Dr. GRPO."""
         variants = environments.peers()["mlxrl"].variants
-        assert variants == {
-            "dr-grpo-without-max-tokens": (("policy_loss",), {"max_tokens": None}),
-            "dr-grpo-token-mean": (("policy_loss",), {"loss_reduction": "token_mean"}),
-            "dr-grpo-normalized": (("group_advantages",), {"normalize_rewards": True}),
-        }
+        grpo = {"algorithm": "dr_grpo", "bound": "none"}
+        assert variants["dr-grpo"] == (("policy_loss",), grpo)
+        assert variants["dr-grpo-without-max-tokens"][1] == {**grpo, "aggregation": "width", "max_tokens": None}
+        assert variants["dr-grpo-normalized"] == (("group_advantages",), {"normalize_rewards": True})
+        assert {"grpo", "rloo", "gspo-token-mode", "dr-grpo-token-mean"} < set(variants)
