@@ -133,6 +133,7 @@ def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], known: Conforma
         cases=grade.cases,
         of_this_grade=grade.like,
         not_judged=grade.left,
+        hardening=grade.hardening[1] - grade.hardening[0],
         gate=grade.verdict.gate,
         case=grade.verdict.case,
         reason="" if grade.status == "correct" else grade.verdict.reason,
@@ -181,7 +182,12 @@ def _misgraded(results: ConformanceResults) -> Iterator[str]:
 
 def _contradicted(results: ConformanceResults, *, quick: bool) -> Iterator[str]:
     """Yield a sentence for each finding that its program or the check contradicts."""
-    seen = {(name, grade.grade) for grade in results.grades for name in (grade.op, f"{grade.subject}: {grade.op}")}
+    seen = {
+        (name, shown)
+        for grade in results.grades
+        for name in (grade.op, f"{grade.subject}: {grade.op}")
+        for shown in (grade.grade, *(("hardening",) if grade.hardening else ()))
+    }
     for finding in results.findings:
         if finding.reproduced is False:
             yield f"{finding.id}: its program does not show it: {finding.output}"

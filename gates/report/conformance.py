@@ -111,8 +111,10 @@ def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     yield ""
     yield (
         "correct: the definition, within what its dtype can reach · imprecise: less precise than that · fragile: fails on "
-        "rare input · *departs*: another formula, which its documentation announces · **wrong**: another formula, off by more "
-        "than a ten-thousandth of an ordinary value. A number counts the cases; *as …* names the library's own composition, "
+        "rare input that runs produce · *differs*: another library's choice · *departs*: another formula, which its "
+        "documentation announces · **wrong**: a mistake or an unknown formula, off by more than a ten-thousandth of an ordinary "
+        "value. Input that no pipeline produces (NaN in padding, ±1000 nats) costs no grade: findings marked hardening. A number "
+        "counts the cases; *as …* names the library's own composition, "
         f"which is what was judged. {CHOSEN}: a setting that is not the library's default, listed below. {ABSENT}: the "
         "library does not have it. *not judged*: it has it, and the reason stands below. *refused*: it raises an error that "
         "says so."

@@ -44,6 +44,7 @@ class GradeRecord(StrictRecord):
     cases: int
     of_this_grade: int
     not_judged: int
+    hardening: int = Field(0, description="cases that fail on input that no pipeline produces; they cost no grade")
     gate: str
     case: str
     reason: str
