@@ -365,6 +365,7 @@ in_numpy(
     source="OpenRLHF/OpenRLHF#1314: inf times 0 of a filtered ratio",
     theme="precision",
     symptom="The loss is NaN at the first stale token of a group whose rewards are all equal.",
+    at="hardening",
     caught_by=("loss.extreme-ratios-stay-numbers",),
 )
 in_numpy(

@@ -59,6 +59,7 @@ in_trainer(
         "One NaN gradient after many good steps, always with a long completion in the batch; the adapter is NaN from "
         "then on."
     ),
+    at="hardening",
     caught_by=EXTREME,
 )
 in_trainer(
@@ -72,5 +73,6 @@ in_trainer(
     ),
     theme="precision",
     symptom="One NaN gradient after many good steps, only if a completion has both a clipped and an overflowing token.",
+    at="hardening",
     caught_by=EXTREME,
 )
