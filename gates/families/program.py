@@ -114,7 +114,7 @@ class Program:
     presets: Callable[[Choices], Iterable[Edit]] = lambda choices: ()  # noqa: ARG005
     pairs: bool = True
     examples: Callable[[Inputs], Iterable[Inputs]] = lambda inputs: (inputs,)
-    declares: Mapping[str, Mapping[Any, str]] = field(default_factory=dict)
+    declares: Mapping[str, Mapping[Any, str]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

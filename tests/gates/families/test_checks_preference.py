@@ -39,7 +39,9 @@ def test_an_honest_program_is_never_wrong(file: str, family: str) -> None:
     found = judged(file, family)
     asked = [verdict for verdict in found if verdict.status not in {"unsupported", "skipped"}]
     assert len(asked) > len(found) / 2
-    bad = [(v.gate, v.case, v.reason) for v in asked if v.status not in {"correct", "imprecise", "fragile", "hardening"}]
+    bad = [
+        (v.gate, v.case, v.reason) for v in asked if v.status not in {"correct", "imprecise", "fragile", "hardening"}
+    ]
     assert not bad
     assert all(v.level == "robustness" for v in asked if v.status == "fragile")
 

@@ -46,7 +46,9 @@ def test_every_definition_has_a_plain_case() -> None:
     known = load()
     without: dict[str, Any] = {}
     for gate in known.gates.values():
-        if gate.level == "definition" and not gate.id.endswith(("compositions.match-definitions", "unscored-rewards", "ppo.matches-definition")):
+        if gate.level == "definition" and not gate.id.endswith(
+            ("compositions.match-definitions", "unscored-rewards", "ppo.matches-definition")
+        ):
             own = [one for one in plan([gate], [known.subjects["numpy"]], quick=False) if not one.case.model]
             if own and not any(_plain(one) for one in own):
                 without[gate.id] = np.unique([one.case.name for one in own])
