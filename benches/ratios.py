@@ -266,10 +266,16 @@ def _interval(ratio):
 
 @cache
 def grades(peer):
-    """Return the grades of a peer or variant by op from results/conformance; empty if it was never judged."""
+    """Return the grades of a peer or variant by op from results/conformance; empty if it was never judged.
+
+    A preset that was judged only as another composition ("grpo, no bound") has the grade `differs`.
+    """
     from gates.results.conformance_records import read_conformance
 
     path = CONFORMANCE / f"{peer.partition('@')[0]}.jsonl"
     if not path.is_file():
         return {}
-    return {line.op: line.grade for line in read_conformance(path).grades if line.subject == peer}
+    known = {line.op: line.grade for line in read_conformance(path).grades if line.subject == peer}
+    return {
+        f"{op.partition(', ')[0]}]": "differs" for op in known if ", " in op and op.startswith("policy_loss[")
+    } | known

@@ -158,7 +158,7 @@ def judged(target: str, folder: Path = CONFORMANCE) -> tuple[str, str]:
     path = folder / f"{known.peer}.jsonl"
     if not known.graded or not path.is_file():
         return "not judged yet", ""
-    grades = [g.grade for g in read_conformance(path).grades if g.subject == known.peer and g.op == LOSS]
-    if not grades:
-        return "not judged yet", ""
-    return LABELS.get(grades[0], "not judged yet"), grades[0]
+    grades = {g.op: g.grade for g in read_conformance(path).grades if g.subject == known.peer}
+    composed = any(op.startswith(f"{LOSS.rstrip(']')}, ") for op in grades)  # judged as another composition
+    grade = grades.get(LOSS, "differs" if composed else "")
+    return LABELS.get(grade, "not judged yet"), grade

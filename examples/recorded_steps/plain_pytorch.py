@@ -37,7 +37,8 @@ def main(path: str) -> None:
     advantages = ((groups - groups.mean(1, keepdim=True)) / (groups.std(1, keepdim=True) + 1e-4)).reshape(-1)
     mask = (torch.arange(24) < torch.randint(6, 25, (16, 1))).float()
     old = -torch.empty(16, 24).exponential_()
-    policy = (old + 0.15 * torch.randn(16, 24)).requires_grad_()  # in a trainer: per-token log-probs, not a leaf
+    policy = (old + 0.15 * torch.randn(16, 24)).clamp(max=0)  # in a trainer: per-token log-probs
+    policy.requires_grad_()
 
     loss = grpo_loss(policy, old, advantages, mask, 0.2)
     (gradient,) = torch.autograd.grad(loss, policy, retain_graph=True)  # before loss.backward()

@@ -57,7 +57,7 @@ def main(path: str) -> None:
     rewards[torch.arange(16), mask.sum(1).long() - 1] = torch.randint(0, 3, (16,)).float()
     advantages, _ = compute_grpo_outcome_advantage(rewards, mask, (torch.arange(16) // 4).numpy())
     old = -torch.empty(16, 24).exponential_()
-    policy = (old + 0.3 * torch.randn(16, 24)).requires_grad_()
+    policy = (old + 0.3 * torch.randn(16, 24)).clamp(max=0).requires_grad_()
     config = ActorConfig(strategy="fsdp", rollout_n=4, ppo_micro_batch_size_per_gpu=16, clip_ratio_high=0.28)
     get_policy_loss_fn("recorded")(old, policy, advantages, mask, config.loss_agg_mode, config)
 

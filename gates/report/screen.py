@@ -101,7 +101,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     if len(judged) == 1:
         ((subject, grades),) = judged.items()
         head, rows = _head(run, subject, grades, width, alone=True), _rows(run, grades, width, ROWS)
-        beside = [*_correct(grades, width), *_noted(grades, width), *_hardening(grades, width)]
+        beside = [*_correct(grades, width), *_noted(grades, width), *_hardening(run, grades, width)]
         beside += [*_left(run, subject, width), *absent]
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
@@ -115,7 +115,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     body += [*absent, *(_left_of_all(run, width) if judged else ())]
     for name in bad:
         body += [*_head(run, name, judged[name], width, alone=False), *_rows(run, judged[name], width, room)]
-        body += _hardening(judged[name], width)
+        body += _hardening(run, judged[name], width)
         body += _noted(judged[name], width)
     return [*body, *end(run, width)]
 
@@ -267,8 +267,11 @@ def _in_short(right: Sequence[OpGrade], grades: Sequence[OpGrade]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _hardening(grades: Sequence[OpGrade], width: int) -> list[Text]:
-    """Return what costs no grade: input that no pipeline produces, and layouts that raise."""
+def _hardening(run: Ended, grades: Sequence[OpGrade], width: int) -> list[Text]:
+    """Return what costs no grade: input that no pipeline produces, and layouts that raise.
+
+    Under `--strict`, which fails on these, also the commands that judge such an input again.
+    """
     texts = []
     failing_ops = [grade for grade in grades if grade.hardening[0] < grade.hardening[1]]
     if failing_ops:
@@ -282,6 +285,12 @@ def _hardening(grades: Sequence[OpGrade], width: int) -> list[Text]:
         words = f"in {count} {'case' if count == 1 else 'cases'} that is not plain, such as {case}: {reason_}"
         words = words if count == 1 else words.replace("that is not", "that are not")
         texts += _block("raises", sentence(one_line(words), width - len(MARGIN) - STATUS, REASON))
+    small = [
+        run.smallest.get((grade.subject, grade.op)) for grade in grades if grade.status in {"correct", "hardening"}
+    ]
+    for item in small if run.fail_on == STRICT else ():
+        if item is not None:
+            texts.append(Text(MARGIN * 2 + one_line(smallest.command(item, run.path.parent)), style="dim"))
     return texts
 
 
@@ -354,6 +363,8 @@ def ending(run: Ended, grades: Sequence[OpGrade]) -> str:
     fails = failing(run.fail_on)
     bad = [(status, n) for status, n in counts.items() if status in fails or status in {DEPARTS, "error"}]
     words = [f"{count} {status}" for status, count in bad]
+    if run.fail_on == STRICT and (ungraded := sum(g.hardening[1] - g.hardening[0] + g.raising[0] for g in grades)):
+        words.append(f"{ungraded} {'case' if ungraded == 1 else 'cases'} of hardening")
     if run.problems:
         words.append(f"{len(run.problems)} {'requirement' if len(run.problems) == 1 else 'requirements'} unmet")
     if run.exit_code == NOTHING:

@@ -79,7 +79,7 @@ def _kernel_counts(recorded: Recorded) -> Text:
     noisy = sum(_noisy(kernel) for kernel in rows)
     faster = len(rows) - len(slower) - equal
     sides = f"rlkernels is faster in {faster}, the peer in {len(slower)}; in {equal} the 95% interval includes 1"
-    text: list[Text] = [f"{len(rows)} kernel timings, each of one op at one shape, against {_peers(rows)}: {sides}"]
+    text: list[Text] = [f"{len(rows)} kernel timings against {_peers(rows)}: {sides}"]
     if noisy:
         text.append(
             f"; {noisy} are noisy: the control is more than {100 * NOISE:g}% away from 1, or other processes used more than "

@@ -37,6 +37,7 @@ kl = ["judged", "token_kl"]
 id = "fake-sign"
 class = "bug"
 grade = "wrong"
+use = "default"
 ops = ["token_kl[k1]"]
 where = "fake/kl.py:1"
 quote = "def kl"

@@ -9,7 +9,9 @@ import tempfile
 from importlib.metadata import entry_points
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from gates.model import ConfigurationError
 from gates.registry import load
@@ -299,7 +301,7 @@ class TestSettings:
         """The seed and the model of the project; the memory of a worker is limited as in `gates check`."""
         model = mine.mkdir("tiny")
         model.joinpath("config.json").write_text("{}")
-        model.joinpath("model.safetensors").write_bytes(b"")
+        model.joinpath("model.safetensors").write_bytes(save({"x": np.zeros(1)}))
         mine.makepyprojecttoml('[tool.gates]\nseed = 7\nmodel = "./tiny"\n')
         mine.makeconftest(self.SHOW)
         result = mine.runpytest(*LOADED, *MINE, *option, "--collect-only", "-s")

@@ -146,7 +146,7 @@ class TestMarkdown:
         text = render_speed([make(kernel(0.5), kernel(1.0, shape="64x8"), kernel(2.0, shape="256x16"))])
         assert "rlkernels is faster in 1, the peer in 1; in 1 the 95% interval includes 1" in text
         better = [trainer(target=t, ratio=Interval(value=r, low=r, high=r)) for t, r in (("trl", 0.8), ("mlxrl", 2.0))]
-        counts = "3 timings of 3 trainers: slower than the reference trainer in 1, faster in 1; in 0 the 95% interval includes 1"
+        counts = "3 timings of 3 trainers: slower than reference in 1, faster in 1; in 0 the 95% interval includes 1"
         assert counts in render_speed([make(trainer(), *better, name="t.jsonl", kind="trainers")])
         assert "Peers are faster: rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
 

@@ -56,14 +56,14 @@ INNER = "def inner(x):\n    return {'y': 2 * x}\n"
     [
         ("def double(x):\n    open('/called', 'w')", "unsupported", WITHOUT),
         ("def double(x, *, delta=None):\n    return {'y': 2 * x}", "correct", ""),
-        (f"{INNER}def double(x, delta=None):\n    return inner(x=x, delta=delta)", "wrong", RAISES),
-        (f"{INNER}def double(**rest):\n    return inner(**rest)", "wrong", RAISES),
+        (f"{INNER}def double(x, delta=None):\n    return inner(x=x, delta=delta)", "hardening", RAISES),
+        (f"{INNER}def double(**rest):\n    return inner(**rest)", "hardening", RAISES),
         (f"{INNER}def double(x, **rest):\n    return inner(x)", "correct", ""),
         (f"{INNER}@functools.wraps(inner)\ndef double(*some, **rest):\n    return inner(*some, **rest)", "unsupported", WITHOUT),
         (f"{INNER}@functools.wraps(inner)\ndef double(*, delta, **rest):\n    return inner(**rest)", "correct", ""),
         (f"{INNER}double = functools.partial(inner)", "unsupported", WITHOUT),
         (f"{INNER}class Module:\n    forward = staticmethod(inner)\n    def __call__(self, *some, **rest):\n        return inner(**rest)\ndouble = Module()", "unsupported", WITHOUT),
-        ("def double(x, delta, /):\n    return {'y': 2 * x}", "wrong", "positional-only arguments passed as keyword"),
+        ("def double(x, delta, /):\n    return {'y': 2 * x}", "hardening", "positional-only arguments passed as keyword"),
         ("def double(x):\n    raise TypeError(\"f() got an unexpected keyword argument 'delta'\")", "unsupported", WITHOUT),
     ],
     ids=["lacks it", "has it", "raises inside", "any keyword, raises", "any keyword", "decorated", "decorator adds it", "partial", "module", "by position", "text of an exception"],
@@ -79,7 +79,7 @@ def test_a_type_error_of_the_body_is_no_refusal(tmp_path: Path) -> None:
     """A function that has the argument is at fault, even where it raises in the words of Python's binding."""
     body = "def double(x, delta=None):\n    raise TypeError(\"g() got an unexpected keyword argument 'delta'\")"
     verdict = judged(tmp_path, body, gate(delta=3.0))
-    assert (verdict.status, verdict.cause) == ("wrong", "raised")
+    assert (verdict.status, verdict.cause) == ("hardening", "raised")
 
 
 def test_a_callable_without_a_signature_refuses_by_its_message(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_required_argument_that_is_lacking_is_named(tmp_path: Path) -> None:
     """It stays an exception; the reason says what the argument is and where the op is described."""
     required = replace(OP, optional=())
     verdict = judged(tmp_path, INNER.replace("inner", "double"), gate(required, delta=3.0))
-    assert (verdict.status, verdict.cause) == ("wrong", "raised")
+    assert (verdict.status, verdict.cause) == ("raises", "raised")
     assert verdict.reason.endswith(
         "; it has no argument `delta` (the bound of a dual clip, or None), which double is given: `gates ops double`"
     )

@@ -15,8 +15,6 @@ from counterexample_doubles import SOME, changed
 from gates.model import ConfigurationError, Recipe
 from gates.shrink.file import read, write
 
-RECORDED = Path(__file__).resolve().parents[3] / "results" / "gates"
-
 
 class TestFile:
     """Round trips, and refusal of hostile files."""
@@ -69,8 +67,7 @@ class TestFile:
 
     def test_files_of_the_first_format_are_read(self) -> None:
         """Their only unit was numbers, and they had no cut."""
-        (file,) = RECORDED.glob("*/loss.dr-grpo.matches-definition-mlxrl.safetensors")
-        restored = read(file)
+        restored = read(Path(__file__).with_name("first_format.safetensors"))
         assert (restored.elements_after, restored.unit, restored.cut) == (4, "numbers", {})
 
     def test_only_regular_files_are_read(self, tmp_path: Path) -> None:

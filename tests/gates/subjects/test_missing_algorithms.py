@@ -58,4 +58,4 @@ def test_undeclared_algorithms_are_unsupported(tmp_path: Path) -> None:
 
 def test_without_a_declaration_every_algorithm_is_judged(tmp_path: Path) -> None:
     """Refusing an algorithm without a declaration is a failure, like any exception."""
-    assert set(statuses(tmp_path, UNDECLARED, "loss.luspo.matches-definition")[True]) == {"wrong"}
+    assert set(statuses(tmp_path, UNDECLARED, "loss.luspo.matches-definition")[True]) == {"raises", "hardening"}
