@@ -275,7 +275,7 @@ def grades(peer):
     path = CONFORMANCE / f"{peer.partition('@')[0]}.jsonl"
     if not path.is_file():
         return {}
-    known = {line.op: line.grade for line in read_conformance(path).grades if line.subject == peer}
-    return {
-        f"{op.partition(', ')[0]}]": "differs" for op in known if ", " in op and op.startswith("policy_loss[")
-    } | known
+    lines = read_conformance(path).grades
+    composed = [line.op.partition(", ")[0] for line in lines if line.op.startswith("policy_loss[") and ", " in line.op]
+    own = {line.op: line.grade for line in lines if line.subject == peer}
+    return ({} if "@" in peer else {f"{op}]": "differs" for op in composed}) | own

@@ -158,7 +158,8 @@ def judged(target: str, folder: Path = CONFORMANCE) -> tuple[str, str]:
     path = folder / f"{known.peer}.jsonl"
     if not known.graded or not path.is_file():
         return "not judged yet", ""
-    grades = {g.op: g.grade for g in read_conformance(path).grades if g.subject == known.peer}
-    composed = any(op.startswith(f"{LOSS.rstrip(']')}, ") for op in grades)  # judged as another composition
+    lines = read_conformance(path).grades
+    grades = {line.op: line.grade for line in lines if line.subject == known.peer}
+    composed = any(line.op.startswith(f"{LOSS.rstrip(']')}, ") for line in lines)  # judged as another composition
     grade = grades.get(LOSS, "differs" if composed else "")
     return LABELS.get(grade, "not judged yet"), grade
