@@ -31,7 +31,7 @@ def drawn(
     If none of `DRAWS` draws does, return the last one; its evidence names the unmet precondition. Later subjects get the
     same inputs from the cache.
     """
-    key = f"{gate.id}/{case.name}/{seed}/{sorted(case.declared.items())}".encode()
+    key = f"{gate.id}/{case.name}/{seed}/{sorted(case.conventions.items())}/{sorted(case.declared.items())}".encode()
     kept: tuple[Mapping[str, Any], tuple[Evidence, ...]] | None = cached.find(key)
     if kept is not None:
         return kept

@@ -10,7 +10,7 @@ from reference.oracle.errors import advantages as errors
 from reference.oracle.inputs import Bools, Floats, choice, floats, number
 
 SCALES = ("group", "batch", "none")
-EPS_MODES = ("add", "inside", "threshold")
+EPS_MODES = ("add", "inside", "threshold", "floor", "threshold-add")
 BASELINES = ("mean", "leave-one-out", "batch", "none")
 OF_GROUP = BASELINES[:2]
 
@@ -37,8 +37,9 @@ def group_advantages(
         scale: "group" (spread of the group), "batch" (spread of all raw rewards) or "none" (divisor 1).
         ddof: 0 or 1, the variance divides by n - ddof; None only with scale "none".
         eps: at least 0, in units of the reward; None only with scale "none".
-        eps_mode: "add" (std + eps), "inside" (sqrt(var + eps)) or "threshold" (std; advantage 0 if std < eps);
-            None only with scale "none".
+        eps_mode: "add" (std + eps), "inside" (sqrt(var + eps)), "threshold" (std; advantage 0 if std < eps),
+            "threshold-add" (0 if std < eps, else std + eps) or "floor" (the larger of std and eps); None only with
+            scale "none".
         baseline: "mean" of the group's scored rewards, "leave-one-out", the mean of the other scored ones, "batch", the
             mean of all scored rewards of the batch, or "none", 0; the last two not with scale "group".
 

@@ -12,9 +12,14 @@ from gates.families.edits import conventions_first, declarations, mistakes, numb
 from gates.families.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
-MODES = {"add": "std + ε", "inside": "√(var + ε)", "threshold": "0 where std < ε"}
+MODES = {
+    "add": "std + ε",
+    "inside": "√(var + ε)",
+    "threshold": "0 where std < ε",
+    "floor": "the larger of std and ε",
+    "threshold-add": "0 where std < ε, else std + ε",
+}
 OTHER_MODES = {
-    "larger": "the larger of std and ε",
     "one below": "not divided where std < ε",
     "nothing": "no ε beside the deviation",
 }

@@ -17,7 +17,8 @@ GROUP_ADVANTAGES = Op(
         "scale": '"group", "batch" or "none": whose deviation divides',
         "ddof": "0 or 1; None with scale none",
         "eps": "at least 0; None with scale none",
-        "eps_mode": '"add" (std + ε), "inside" (sqrt(var + ε)) or "threshold" (0 where std < ε); None with scale none',
+        "eps_mode": '"add" (std + ε), "inside" (sqrt(var + ε)), "threshold" (0 where std < ε), "floor" (the larger of both) or '
+        '"threshold-add" (0 where std < ε, else std + ε); None with scale none',
         "baseline": '"mean" or "leave-one-out" of the group, "batch" (the mean of the batch) or "none"; the last two not with '
         "scale group",
     },

@@ -189,10 +189,11 @@ def _over(chosen: Choices, centred: Value, divisor: Value, squared: Value) -> Va
     mode, eps, quotient = chosen["eps_mode"], chosen["eps"], QUOTIENTS[chosen["quotient"]]
     if mode == "inside":
         return quotient(centred, sqrt((squared if chosen["spread"] == "deviation" else divisor * divisor) + eps))
-    if mode == "larger":
+    if mode == "floor":
         return quotient(centred, maximum(divisor, eps))
-    if mode == "threshold":
-        return where(divisor < eps, 0.0, quotient(centred, divisor))
+    if mode in {"threshold", "threshold-add"}:
+        divided = quotient(centred, divisor + eps if mode == "threshold-add" else divisor)
+        return where(divisor < eps, 0.0, divided)
     if mode == "one below":
         return quotient(centred, where(divisor < eps, divisor * 0.0 + 1.0, divisor))
     return quotient(centred, divisor if mode == "nothing" else divisor + eps)

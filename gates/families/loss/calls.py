@@ -34,6 +34,7 @@ SCALARS = ("epsilon_low", "epsilon_high", "delta", "beta", "sapo_temperature_pos
 EXCLUDED = slice(1, None, 3)  # rows that a row mask excludes
 FAR = (slice(None), slice(None, None, 4))  # tokens whose KL is clamped
 FAR_BY = 4.0  # nats, so that k3 is 50
+DRIFT = (2.6, 8.0)  # nats of some tokens from the reference, as after many steps: k3 of 10 to 3000
 FARTHER_BY = 12.0  # nats, so that k1 is -12
 
 
@@ -84,7 +85,9 @@ def make(
     found = data.get("found", "")
     inputs = arrays.loss_inputs(rng, **{name: value for name, value in data.items() if name != "found"})
     _change(rng, inputs, found)
+    unset = ("old", *(("kl_clamp",) if changes.get("kl_clamp") is None else ()))
     choice = {**WHOLE, **row_for(algorithm, changes).constants, **changes}
+    choice = {name: value for name, value in choice.items() if name not in unset}
     if not choice["beta"]:
         inputs["reference"], choice["kl_ratio"], choice["kl_estimator"] = None, None, None
     if choice.get("kl_clamp"):
@@ -100,7 +103,7 @@ def make(
         drawn = rng.uniform(0.2, 2.0, shape)
         drawn[rng.random(shape) < 0.25] = 0.0  # dropped by masked importance sampling
         inputs["weights"] = drawn.astype(inputs["policy"].dtype)
-    call = {**inputs, "algorithm": algorithm, "lengths": None, **{k: v for k, v in choice.items() if k != "old"}}
+    call = {**inputs, "algorithm": algorithm, "lengths": None, **choice}
     if rows in {"mask", "row-mask"} and beyond:
         call |= {name: _wider(values, beyond) for name, values in _by_token(call).items()}
         call["mask"][:, -beyond:] = False
@@ -134,6 +137,10 @@ def _change(rng: np.random.Generator, inputs: dict[str, Any], found: str) -> Non
         inputs["advantages"] = np.resize([1.0, -1.0], len(inputs["advantages"])).astype(inputs["policy"].dtype)
     if found == "far-below":
         inputs["policy"][:, ::2] -= rng.uniform(300.0, 600.0, inputs["policy"][:, ::2].shape)
+    if found == "far-reference":
+        shape = inputs["reference"][FAR].shape
+        drift = rng.uniform(*DRIFT, shape) * np.where(rng.random(shape) < 0.5, -1.0, 1.0)
+        inputs["reference"][FAR] = (inputs["policy"][FAR] + drift).astype(inputs["policy"].dtype)
     if found == "short":
         inputs["mask"][::2] = np.arange(inputs["mask"].shape[1]) < 1
 

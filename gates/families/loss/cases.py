@@ -34,7 +34,14 @@ LEVELS = _first("value_level", "bound")  # one algorithm for each combination of
 AGGREGATED = _first("aggregation")
 BOTH_RATIOS = ("off-policy", "on-policy")  # for laws that compare a call with and without `old`
 QUICK = 8  # one in eight compositions is quick
+KL = ("kl_estimator", "kl_ratio", "kl_clamp")  # conventions of a KL in the loss
 BEYOND = 3  # padding columns after the longest row
+ONE_WIDTH = frozenset(  # half of the cases: many libraries have a single ε
+    (
+        "no-mask", "row-mask", "prefixes", "float64", "token-advantages", "row-advantages", "kl", "on-policy-kl",
+        "kl-times-token-ratio", "k1-none", "k2-sequence", "kl-far", "by-prompt", "uneven-micro-batches",
+    )
+)  # fmt: skip
 
 
 def case(
@@ -51,6 +58,8 @@ def case(
 ) -> Case:
     """Return one case of one algorithm, with the conventions that it needs."""
     row = calls.row_for(algorithm, changes)
+    if name in ONE_WIDTH and not {"epsilon_low", "epsilon_high"} & set(changes) and _has_two_widths(row):
+        changes |= _one_width(row)
     chosen: dict[str, Any] = {**calls.batch_of(row), **(data or {})}
     choice = {**calls.WHOLE, **row.constants, **changes}
     conventions = {
@@ -70,6 +79,8 @@ def case(
     declared |= {name: True for name in ("clipped", "lower_bound") if conventions.get(name)}
     if choice.get("kl_clamp"):
         declared["kl_clamp"] = choice["kl_clamp"]
+    if "kl_clamp" in changes:
+        conventions["kl_clamp"] = changes["kl_clamp"]
     if row.aggregation == "width" and rows in {"mask", "row-mask", "lengths"}:
         beyond = beyond or BEYOND
     made = partial(
@@ -85,7 +96,8 @@ def case(
         kept = {key: value for key, value in changes.items() if key not in _lost(row, axes)}
         near = {**(data or {}), **_near(other, (data or {}).get("spread", 0.0))}
         again = partial(case, algorithm, name, data=near, quick=quick, rows=rows, weights=weights, beyond=beyond)
-        kept |= axes
+        kept |= axes | {name: word for name, word in choices.items() if name in KL}
+        kept |= _denominator(choices)
         return again(
             arithmetic=arithmetic, **{**kept, **_bounds(other, {**calls.WHOLE, **other.constants, **kept}, choices)}
         )
@@ -98,8 +110,17 @@ def case(
         declared=declared,
         level=level,
         compose=compose,
-        changeable=("clip_width", "lower_bound", "cispo_bound"),
+        changeable=("clip_width", "lower_bound", "cispo_bound", *KL, "dapo_denominator"),
     )
+
+
+def _denominator(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the declared denominator of a mean over tokens."""
+    if "dapo_denominator" not in choices:
+        return {}
+    constants: dict[str, dict[str, Any]] = {"global": {}, "group": {"group_size": 4}, "trl": {"tokens_in_step": 171.5}}
+    nothing = {"group_size": None, "tokens_in_step": None}
+    return {"dapo_denominator": choices["dapo_denominator"], **nothing, **constants[choices["dapo_denominator"]]}
 
 
 def _bounds(row: Algorithm, choice: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,6 +208,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     yield this("flat-rows", rows="flat", quick=algorithm in {"grpo", "gspo"})
     yield this("float64", data={"dtype": "float64"})
     yield this("row-weights", weights="row", quick=True)
+    yield this("long-rows", data={"width": 28})
     if algorithm == "grpo":  # layouts of a row of full width, and of an empty row
         yield this("prefixes-to-the-end", rows="lengths")
         yield this("empty-prefix", rows="lengths", beyond=BEYOND, data={"empty_row": True})
@@ -196,7 +218,7 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("token-advantages", data={"by_token": True}, quick=True)
     if calls.batch_for(algorithm).get("by_token"):
         yield this("row-advantages", data={"by_token": False})
-    if preset.bound == "clip":
+    if preset.bound in {"clip", "log-clip"}:
         yield this("one-width", **_one_width(preset))
     if preset.two_sided:
         yield this("two-sided-clip", delta=calls.tight_delta(algorithm), quick=algorithm == "grpo")
@@ -223,6 +245,10 @@ def _constant_cases(algorithm: str) -> Iterator[Case]:
         yield this("uneven-micro-batches", micro_batches=[3, 5], quick=True)
     if "sapo_temperature_positive" in preset.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
+
+
+def _has_two_widths(row: Algorithm) -> bool:
+    return row.bound in {"clip", "log-clip"} and row.constants["epsilon_low"] != row.constants["epsilon_high"]
 
 
 def _one_width(row: Algorithm) -> dict[str, Any]:
@@ -283,6 +309,7 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
     if algorithm in {"grpo", "dapo", "gspo"}:
         yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
+        yield this("kl-far", beta=0.04, kl_clamp=None, data={"found": "far-reference"})
     if algorithm not in (*LEVELS, "dapo"):
         return  # the others share the KL of one of these, over another denominator
     yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))

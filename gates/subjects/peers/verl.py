@@ -57,7 +57,7 @@ LOSS: dict[str, tuple[Any, ...]] = {
     "dapo_denominator": ("global", "trl", None),
     "cispo_bound": ("relative", None),
     "kl_ratio": ("none", None),
-    "kl_clamp": (None, 10.0),
+    "kl_clamp": (10.0,),
 }
 SCORES: dict[str, tuple[Any, ...]] = {  # half types: its engine calls under autocast, which widens them
     "dtype": ("float32",) if SETTING.get("chunked") else ("float32", "float64"),  # chunks become float32, as documented

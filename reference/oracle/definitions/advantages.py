@@ -46,13 +46,20 @@ def std(values: Floats, ddof: int) -> float:
 
 
 def divisor(values: Floats, ddof: int, eps: float, eps_mode: str) -> float:
-    """The spread: std + eps ("add"), sqrt(var + eps) ("inside"), or std ("threshold"; inf if std < eps, where the advantage is 0)."""
+    """The spread: std + eps ("add"), sqrt(var + eps) ("inside"), max(std, eps) ("floor"), or std ("threshold").
+
+    It is inf if std < eps under "threshold", where the advantage is 0; and so under "threshold-add", elsewhere std + eps.
+    """
     spread = std(values, ddof)
     if eps_mode == "add":
         return spread + eps
     if eps_mode == "inside":
         return math.hypot(spread, math.sqrt(eps))  # sqrt(var + eps) without overflow
-    return spread if spread >= eps else math.inf
+    if eps_mode == "floor":
+        return max(spread, eps)
+    if spread < eps:
+        return math.inf
+    return spread + eps if eps_mode == "threshold-add" else spread
 
 
 def weighted_sums(rewards: Floats, z_scores: Floats, weights: Floats) -> Floats:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from gates.families.advantages.gates.inputs import BOUNDS, DTYPES, PRESETS
+from gates.families.advantages.gates.inputs import BOUNDS, DTYPES, OF_GROUP, PRESETS, case
 from gates.families.advantages.op import GROUP_ADVANTAGES
 from gates.model import Bound, Case, Evidence, Trial
 from gates.registry import gate
@@ -20,46 +21,37 @@ AWKWARD = {name: PRESETS[name] for name in ("trl", "rlox", "mlxrl", "dr-grpo", "
 LARGEST = "largest |advantage| of a constant group"
 
 
-def _solved_alike(rng: np.random.Generator, choice: dict[str, Any], dtype: str) -> dict[str, Any]:
+def _solved_alike(rng: np.random.Generator, choice: Mapping[str, Any], *, dtype: str) -> dict[str, Any]:
     """Return groups in which all succeed, fail, or get half: their sums and means are exact in any order."""
     groups = [np.full(8, value) for value in (1.0, 0.0, -1.0, 0.5)]
     return {"rewards": np.concatenate([*groups, rng.normal(0.0, 1.0, 8)]).astype(dtype), "group_size": 8, **choice}
 
 
-def _awkward(rng: np.random.Generator, choice: dict[str, Any], dtype: str) -> dict[str, Any]:
+def _awkward(rng: np.random.Generator, choice: Mapping[str, Any], *, dtype: str) -> dict[str, Any]:
     """Return groups of 10 equal rewards, whose sum leaves a rounding residue in both dtypes."""
     groups = [np.full(10, value) for value in (0.35, 0.1, 0.7, 1 / 3, 2.3, 123.456)]
     return {"rewards": np.concatenate([*groups, rng.normal(0.0, 1.0, 10)]).astype(dtype), "group_size": 10, **choice}
 
 
-def _alone(rng: np.random.Generator) -> dict[str, Any]:
+def _alone(rng: np.random.Generator, choice: Mapping[str, Any]) -> dict[str, Any]:
     """Return groups of one reward, which are always constant."""
-    return {"rewards": rng.normal(0.0, 1.0, 8).astype(np.float32), "group_size": 1, **PRESETS["trl"]}
+    return {"rewards": rng.normal(0.0, 1.0, 8).astype(np.float32), "group_size": 1, **choice}
 
 
 def _cases() -> Iterator[Case]:
+    solved = partial(_solved_alike, dtype="float32")
     for name in PLAIN:
-        choice = PRESETS[name]
-
-        def solved(rng: np.random.Generator, choice: dict[str, Any] = choice) -> dict[str, Any]:
-            return _solved_alike(rng, choice, "float32")
-
-        yield Case(
-            f"solved-alike-{name}-float32",
-            solved,
-            quick=name in {"trl", "rloo"},
-            level="law",
-            conventions={**choice, "dtype": "float32"},
-        )
+        quick = name in {"trl", "rloo"}
+        yield case(f"solved-alike-{name}-float32", solved, PRESETS[name], "float32", quick=quick, level="law")
+    follows = partial(case, choice=PRESETS["trl"], follows=OF_GROUP)
+    yield follows("solved-alike-as-declared-float32", solved, dtype="float32", level="law")
     for (name, choice), dtype in product(AWKWARD.items(), DTYPES):
-
-        def awkward(rng: np.random.Generator, choice: dict[str, Any] = choice, dtype: str = dtype) -> dict[str, Any]:
-            return _awkward(rng, choice, dtype)
-
-        yield Case(f"{name}-{dtype}", awkward, quick=name in {"trl", "mlxrl"}, conventions={**choice, "dtype": dtype})
+        yield case(f"{name}-{dtype}", partial(_awkward, dtype=dtype), choice, dtype, quick=name in {"trl", "mlxrl"})
+    for dtype in DTYPES:
+        yield follows(f"as-declared-{dtype}", partial(_awkward, dtype=dtype), dtype=dtype)
 
     # a subject refused groups of one, which only a leave-one-out baseline may
-    yield Case("found-groups-of-one", _alone, conventions={**PRESETS["trl"], "dtype": "float32"})
+    yield case("found-groups-of-one", _alone, PRESETS["trl"], "float32")
 
 
 @gate(

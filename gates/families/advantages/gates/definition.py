@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays, layouts
-from gates.families.advantages.gates.inputs import BOUNDS, DTYPES, PRESETS, UNSCALED, least_spread, rewards
+from gates.families.advantages.gates.inputs import (
+    BOUNDS,
+    DTYPES,
+    OF_GROUP,
+    OPTIONAL,
+    PRESETS,
+    UNSCALED,
+    case,
+    least_spread,
+    rewards,
+)
 from gates.families.advantages.op import GROUP_ADVANTAGES
 from gates.families.units import UNIT
 from gates.model import Array, Case, Draw, Evidence, Level, Probe, Trial
@@ -18,6 +28,14 @@ from gates.registry import gate
 from reference.oracle import advantages as oracle
 
 EPSILON = {"add": 1e-4, "inside": 1e-8, "threshold": 1e-8}  # TRL's, mlxrl's and rlox's constants
+OTHER_EPS = {  # which libraries have besides
+    "add": (1e-8, 1e-6, 1e-5),
+    "inside": (1e-6, 1e-5, 1e-4),
+    "threshold": (1e-6, 1e-5, 1e-4),
+    "floor": (1e-8, 1e-6, 1e-4),
+    "threshold-add": (1e-8, 1e-6, 1e-4),
+}
+BASELINES = (*OF_GROUP, *OPTIONAL["baseline"])
 ACTING = 0.0625  # a threshold above the deviation of every fourth group
 QUICK = {"group-mean-add-ddof1", "group-mean-inside-ddof0", "batch-mean-threshold-ddof0", "none-leave-one-out"}
 IN_FLOAT64 = ("trl", "rlox", "mlxrl", "batch", "dr-grpo", "rloo")
@@ -42,15 +60,15 @@ def _of_batch() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "batch-batch-inside-ddof1", whitened  # masked_whiten of verl, which other libraries have copied
 
 
-def _ordinary(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+def _ordinary(rng: np.random.Generator, choice: Mapping[str, Any], *, dtype: str) -> dict[str, Any]:
     return {"rewards": rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
 
 
-def _in_layouts(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    return {**_ordinary(rng, choice, dtype), "layouts": True}
+def _in_layouts(rng: np.random.Generator, choice: Mapping[str, Any], *, dtype: str) -> dict[str, Any]:
+    return {**_ordinary(rng, choice, dtype=dtype), "layouts": True}
 
 
-def _offset(rng: np.random.Generator, choice: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+def _offset(rng: np.random.Generator, choice: Mapping[str, Any], *, dtype: str) -> dict[str, Any]:
     return {"rewards": arrays.rewards(rng, groups=12, size=8, dtype=dtype), "group_size": 8, **choice}
 
 
@@ -58,11 +76,16 @@ MAKERS: Mapping[Level | None, Any] = {None: _ordinary, "hardening": _in_layouts,
 
 
 def _case(name: str, choice: Mapping[str, Any], dtype: str, *, quick: bool = False, level: Level | None = None) -> Case:
-    make = partial(MAKERS[level], choice=choice, dtype=dtype)
-    declared = {} if choice["baseline"] in {"mean", "leave-one-out"} else {"baseline": choice["baseline"]}
-    return Case(
-        f"{name}-{dtype}", make, quick=quick, level=level, conventions={**choice, "dtype": dtype}, declared=declared
-    )
+    return case(f"{name}-{dtype}", partial(MAKERS[level], dtype=dtype), choice, dtype, quick=quick, level=level)
+
+
+def _follows(groups: int, size: int, dtype: str) -> Case:
+    """Return a case that every subject is asked in the choices that it declares."""
+
+    def make(rng: np.random.Generator, choice: Mapping[str, Any]) -> dict[str, Any]:
+        return {"rewards": rewards(rng, groups=groups, size=size, dtype=dtype), "group_size": size, **choice}
+
+    return case(f"as-declared-{groups}x{size}-{dtype}", make, PRESETS["trl"], dtype, follows=BASELINES)
 
 
 def _cases() -> Iterator[Case]:
@@ -72,6 +95,12 @@ def _cases() -> Iterator[Case]:
         acting = {"scale": "group", "ddof": ddof, "eps": ACTING, "eps_mode": "threshold", "baseline": "mean"}
         yield _case(f"acting-threshold-ddof{ddof}", acting, "float32", quick=ddof == 0)
     yield _case("verl", PRESETS["verl"], "float32", quick=True)
+    yield from (_follows(groups, size, "float32") for groups, size in ((8, 4), (12, 2), (1, 8), (4, 16)))
+    yield _follows(8, 5, "float64")
+    for ddof, (mode, sizes) in product((0, 1), OTHER_EPS.items()):
+        for eps in sizes:
+            choice = {"scale": "group", "ddof": ddof, "eps": eps, "eps_mode": mode, "baseline": "mean"}
+            yield _case(f"group-mean-{mode}-{eps:g}-ddof{ddof}", choice, "float32")
     for name in IN_FLOAT64:
         yield _case(name, PRESETS[name], "float64", quick=name == "rlox")
     for name, choice in _of_batch():

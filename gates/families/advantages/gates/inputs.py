@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from gates.model import Array, Bound
+from gates.model import Array, Bound, Case, Level
 
 UNSCALED: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}  # nothing divides
 PRESETS: dict[str, dict[str, Any]] = {
@@ -19,6 +20,11 @@ PRESETS: dict[str, dict[str, Any]] = {
     "rloo": {**UNSCALED, "baseline": "leave-one-out"},
 }
 DTYPES = ("float32", "float64")
+OF_GROUP = ("mean", "leave-one-out")
+OPTIONAL: Mapping[str, tuple[str, ...]] = {  # choices that are asked only of subjects that declare them
+    "baseline": ("batch", "none"),
+    "eps_mode": ("floor", "threshold-add"),
+}
 
 ROUNDING = "k·2u·S with S = max|R_g|/(std ⊕ ε): a subtraction and a division conditioned by the rewards' size"
 BOUNDS = {
@@ -49,6 +55,64 @@ def rewards(rng: np.random.Generator, groups: int, size: int, dtype: str) -> Arr
         row[0] += 0.5 if row.max() == row.min() else 0.0
         rows.append(row)
     return np.concatenate(rows).astype(dtype)
+
+
+def case(
+    name: str,
+    make: Callable[[np.random.Generator, Mapping[str, Any]], Mapping[str, Any]],
+    choice: Mapping[str, Any],
+    dtype: str,
+    *,
+    quick: bool = False,
+    level: Level | None = None,
+    follows: tuple[str, ...] = (),
+    varied: frozenset[str] = frozenset(),
+) -> Case:
+    """Return a case with the conventions of a choice.
+
+    Args:
+        name: of the case.
+        make: returns the inputs from a generator and the choice.
+        choice: scale, ddof, ε, its mode and the baseline.
+        dtype: of the rewards.
+        quick: whether it is asked with `--quick`.
+        level: instead of the gate's.
+        follows: the baselines with which a subject that declares other choices is asked with these instead.
+        varied: the conventions that vary within the case, which are no condition.
+    """
+
+    def compose(choices: Mapping[str, Any]) -> Case:
+        other = merged(choice, choices)
+        if other["baseline"] not in follows:
+            raise ValueError(f"the case is not about baseline {other['baseline']!r}")
+        return case(name, make, other, dtype, quick=quick, level=level, follows=follows, varied=varied)
+
+    return Case(
+        name,
+        lambda rng: make(rng, choice),
+        quick=quick,
+        level=level,
+        conventions={"dtype": dtype, **{name: value for name, value in choice.items() if name not in varied}},
+        declared={name: choice[name] for name, words in OPTIONAL.items() if choice[name] in words},
+        compose=compose if follows else None,
+        changeable=tuple(choice) if follows else (),
+    )
+
+
+def merged(choice: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a choice with others instead of its own.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    merged = {**choice, **choices}
+    if merged["scale"] == "none":
+        return {**merged, **UNSCALED}
+    if missing := [name for name in ("ddof", "eps", "eps_mode") if merged[name] is None]:
+        raise ValueError(f"scale {merged['scale']!r} needs a declared {missing[0]}")
+    if merged["scale"] == "group" and merged["baseline"] in OPTIONAL["baseline"]:
+        raise ValueError("a baseline that is not the group's has no scale 'group'")
+    return merged
 
 
 def least_spread(rewards: Array, group_size: int) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.advantages.gates.inputs import PRESETS, UNSCALED
+from gates.families.advantages.gates.inputs import OF_GROUP, PRESETS, UNSCALED, case
 from gates.families.advantages.op import GROUP_ADVANTAGES, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
@@ -107,7 +107,7 @@ LAWS: dict[str, Callable[[Inputs, np.random.Generator], Inputs]] = {
 Z_SCORE: dict[str, Any] = {"scale": "group", "ddof": 1, "eps": 0.0, "eps_mode": "add", "baseline": "mean"}
 
 
-def _make(rng: np.random.Generator, law: str, choice: Mapping[str, Any], dtype: str, size: int) -> Inputs:
+def _make(rng: np.random.Generator, choice: Mapping[str, Any], *, law: str, dtype: str, size: int) -> Inputs:
     first = FIRST_OF_SAME if law in {"without-itself", "two-samples"} else FIRST
     left = {"rewards": _rewards(rng, dtype, size, first), "group_size": size, **choice}
     return {"left": left, **LAWS[law](left, rng)}
@@ -127,20 +127,16 @@ IN_FLOAT64 = (("shifted", "trl"), ("shifted", "rlox"), ("reordered", "rlox"), ("
 def _cases() -> Iterator[Case]:
     named = [(law, name, "float32") for law, names in ASKED.items() for name in names]
     for law, name, dtype in (*named, *((law, name, "float64") for law, name in IN_FLOAT64)):
-        made = partial(_make, law=law, choice=CHOICES[name], dtype=dtype, size=SIZE)
+        made = partial(_make, law=law, dtype=dtype, size=SIZE)
         quick = dtype == "float32" and name in {"trl", "mlxrl", "dr-grpo"}
-        open_ = {"eps"} if law == "multiplied" else set()  # ε changes with the unit of the rewards
-        yield Case(
-            f"{law}-{name}-of-eight-{dtype}", made, quick=quick, conventions=_without(CHOICES[name], open_, dtype)
-        )
+        open_ = frozenset({"eps"} if law == "multiplied" else ())  # ε changes with the unit of the rewards
+        yield case(f"{law}-{name}-of-eight-{dtype}", made, CHOICES[name], dtype, quick=quick, varied=open_)
+    for law in ("shifted", "reordered"):
+        made = partial(_make, law=law, dtype="float32", size=SIZE)
+        yield case(f"{law}-as-declared-float32", made, PRESETS["trl"], "float32", follows=OF_GROUP)
     for (law, choice), dtype in product((("without-itself", CHOICES["dr-grpo"]), ("two-samples", Z_SCORE)), K):
-        made = partial(_make, law=law, choice=choice, dtype=dtype, size=2)
-        yield Case(f"{law}-of-two-{dtype}", made, quick=dtype == "float32", conventions=_without(choice, set(), dtype))
-
-
-def _without(choice: Mapping[str, Any], open_: set[str], dtype: str) -> dict[str, Any]:
-    """Return the conventions of a case, without those that vary within it."""
-    return {"dtype": dtype, **{name: value for name, value in choice.items() if name not in open_}}
+        made = partial(_make, law=law, dtype=dtype, size=2)
+        yield case(f"{law}-of-two-{dtype}", made, choice, dtype, quick=dtype == "float32")
 
 
 def _is_first(inputs: Mapping[str, Any]) -> bool:
