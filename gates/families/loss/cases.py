@@ -98,6 +98,9 @@ def case(
         again = partial(case, algorithm, name, data=near, quick=quick, rows=rows, weights=weights, beyond=beyond)
         kept |= axes | {name: word for name, word in choices.items() if name in KL}
         kept |= _denominator(choices)
+        if "ratio" in choices:
+            kept = {k: v for k, v in kept.items() if k != "old"}
+            kept |= {"old": None} if choices["ratio"] == "on-policy" else {}
         return again(
             arithmetic=arithmetic, **{**kept, **_bounds(other, {**calls.WHOLE, **other.constants, **kept}, choices)}
         )
@@ -110,7 +113,7 @@ def case(
         declared=declared,
         level=level,
         compose=compose,
-        changeable=("clip_width", "lower_bound", "cispo_bound", *KL, "dapo_denominator"),
+        changeable=("clip_width", "lower_bound", "cispo_bound", *KL, "dapo_denominator", "ratio"),
     )
 
 

@@ -77,6 +77,7 @@ def _preset(conventions: Mapping[str, Any]) -> dict[str, str]:
 
 
 OF_VESPO = tuple(name for name in AXES_INPUTS if name not in AXES)
+OF_ROWS = ("cispo_bound", "sapo_temperature_positive", "sapo_temperature_negative", *OF_VESPO)  # of presets
 POLICY_LOSS = Op(
     name="policy_loss",
     outputs={"loss": Output(kind="scalar"), "gradient": Output(like="policy")},
@@ -111,9 +112,12 @@ LOSS_FROM_LOGITS = Op(
         "lengths": "(B,) int64 completion tokens",
         "temperature": "of the scoring",
         **LOSS_INPUTS,
+        **{name: {**MORE_LOSS_INPUTS, **AXES_INPUTS}[name] for name in OF_ROWS},
     },
     source="logits at position t score token t+1; then as policy_loss",
     formula="lp_t = x[id]/τ − logsumexp(x/τ); ∂loss/∂x = ∂loss/∂lp · (onehot − softmax)/τ",
+    optional=("delta", *OF_ROWS),
+    settings=OF_ROWS,
     textbook=textbook_steps.loss_from_logits,
     key=("algorithm",),
 )

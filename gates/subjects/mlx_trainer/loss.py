@@ -36,7 +36,8 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "lower_bound": (False, True),
     },
     "policy_loss_in_parts": {"dtype": ("float32",), "algorithm": ALGORITHMS},
-    **{op: {"algorithm": ALGORITHMS} for op in ("loss_from_logits", "loss_of_completions", "loss_constants")},
+    **{op: {"algorithm": ALGORITHMS} for op in ("loss_of_completions", "loss_constants")},
+    "loss_from_logits": {"algorithm": tuple(name for name in ALGORITHMS if name != "bnpo-trl")},
     "loss_with_options": {"algorithm": ALGORITHMS, "nan_sampling": ("unrecorded",)},
 }
 NAMES = {  # the op's words for what a Settings calls otherwise

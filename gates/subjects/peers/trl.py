@@ -83,13 +83,14 @@ LOSS: dict[str, tuple[Any, ...]] = {
     "parts": ("equal",),  # equal micro-batches: per_device_train_batch_size
 }
 # Rewards and the sampler's log-probs become float32.
+WHOLE_STEP = tuple(name for name in ALGORITHMS if name != "bnpo-trl")  # of which the parts add up
 DTYPE: dict[str, tuple[Any, ...]] = {"dtype": ("float32",)}
 EPS = (1e-4, float(np.float32(1e-4)), None)
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
-    "policy_loss_in_parts": LOSS,
+    "policy_loss_in_parts": {**LOSS, **DTYPE, "algorithm": WHOLE_STEP, "clipped": (False,)},
     "loss_with_options": {"parts": ("equal",), "nan_sampling": ("unrecorded",), **DTYPE},
-    "loss_constants": {"algorithm": ALGORITHMS, **DTYPE},
+    "loss_constants": {"algorithm": ("grpo", "dapo", "gspo", "cispo", "sapo", "gmpo", "luspo"), **DTYPE},
     "loss_of_completions": {"algorithm": tuple(name for name in ALGORITHMS if name != "cispo"), **DTYPE},  # its bound
     "group_advantages": {
         "scale": ("group", "batch", "none"),

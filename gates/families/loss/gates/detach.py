@@ -69,6 +69,7 @@ HELD: dict[str, dict[str, Any]] = {
     "cispo": {"algorithm": "cispo", "correction": "tis", **TOKEN},
     "sapo-k2": {"algorithm": "sapo", "kl_estimator": "k2"},
     "gmpo": {"algorithm": "gmpo"},
+    "luspo": {"algorithm": "luspo", "correction": "tis", "kl_ratio": "sequence", **ROW},
     "on-policy-tis": {"algorithm": "grpo", "correction": "tis", "on_policy": True, **TOKEN},
     "on-policy-mis-sequence": {"algorithm": "dapo", "correction": "mis", "on_policy": True, **ROW},
 }

@@ -18,28 +18,37 @@ from reference.algorithms import ALGORITHMS
 from reference.oracle import logprobs, losses
 
 VOCABULARY = 24
+ROWS = 6
+OTHERS = tuple(  # the other presets whose loss is not another one's with one advantage for a row
+    row.name for row in ALGORITHMS.values() if row.name != "grpo" and row.ratio_level != "seq_mean_token"
+)
 
 
-def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str, Any]:
+def _make(
+    rng: np.random.Generator, temperature: float, beta: float, algorithm: str = "grpo", *, on_policy: bool = False
+) -> dict[str, Any]:
+    row = ALGORITHMS[algorithm]
+    constants = {**row.constants, **({"micro_batches": [2, ROWS - 2]} if "micro_batches" in row.constants else {})}
+    drift = 0.2 if row.ratio_level == "token" else 0.02  # a product of a row's ratios stays near 1
     prompts, lengths = np.array([3, 7, 5, 1, 6, 2]), np.array([5, 2, 6, 7, 1, 4])
     rows, width = prompts.size, int(lengths.max())
     ids = rng.integers(0, VOCABULARY, (rows, int((prompts + lengths).max()))).astype(np.int32)
     logits = rng.normal(0.0, 2.0, (*ids.shape, VOCABULARY)).astype(np.float32)
     policy = logprobs.completion_logprobs(logits, ids, prompts, lengths, width, temperature=temperature)
     scored = np.arange(width) < lengths[:, None]
-    noise = [np.where(scored, policy, -1.5) + rng.normal(0.0, s, policy.shape) for s in (0.2, 0.4)]
+    noise = [np.where(scored, policy, -1.5) + rng.normal(0.0, s, policy.shape) for s in (drift, 0.4)]
     return {
         "logits": logits,
         "ids": ids,
         "prompt_lengths": prompts,
         "lengths": lengths,
-        "old": noise[0].astype(np.float32),
+        "old": None if on_policy else noise[0].astype(np.float32),
         "reference": noise[1].astype(np.float32) if beta else None,
         "advantages": np.array([0.9, -0.3, -0.6, 1.2, -0.5, -0.7], np.float32),
         "temperature": temperature,
-        "algorithm": "grpo",
+        "algorithm": algorithm,
         **BASE,
-        **ALGORITHMS["grpo"].constants,
+        **constants,
         "beta": beta,
         "kl_ratio": "none" if beta else None,
     }
@@ -47,7 +56,7 @@ def _make(rng: np.random.Generator, temperature: float, beta: float) -> dict[str
 
 def _definition(x: Mapping[str, Any]) -> tuple[Array, losses.PolicyLoss, Array]:
     """Return the log-probs of completions, their loss, and the gradient by the logits."""
-    width = x["old"].shape[1]
+    width = int(x["lengths"].max())
     rows = x["logits"], x["ids"], x["prompt_lengths"], x["lengths"]
     policy = logprobs.completion_logprobs(*rows, width, temperature=x["temperature"])
     loss = losses.policy_loss(
@@ -56,11 +65,18 @@ def _definition(x: Mapping[str, Any]) -> tuple[Array, losses.PolicyLoss, Array]:
         reference=x["reference"],
         advantages=x["advantages"],
         mask=np.arange(width) < x["lengths"][:, None],
-        algorithm="grpo",
+        algorithm=x["algorithm"],
         kl_estimator="k3" if x["beta"] else None,
-        **{name: x[name] for name in BASE},
+        **{name: x[name] for name in {*BASE, *ALGORITHMS[x["algorithm"]].constants}},
     )
     return policy, loss, logprobs.logits_gradient(*rows, loss.gradient, temperature=x["temperature"])
+
+
+def _case(name: str, *, quick: bool = False, temperature: float = 1.0, beta: float = 0.0, **changes: Any) -> Case:
+    ratio = "on-policy" if changes.get("on_policy") else "off-policy"
+    conventions = {"algorithm": changes.get("algorithm", "grpo"), "ratio": ratio}
+    make = partial(_make, temperature=temperature, beta=beta, **changes)
+    return Case(name, make, quick=quick, conventions=conventions)
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
@@ -78,9 +94,11 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     why="A shift by one trains on the last prompt token or past the end; with one shared prompt it even cancels out.",
     ops=(LOSS_FROM_LOGITS,),
     cases=(
-        Case("prompts", partial(_make, temperature=1.0, beta=0.0), quick=True, conventions={"algorithm": "grpo"}),
-        Case("temperature", partial(_make, temperature=0.7, beta=0.0), conventions={"algorithm": "grpo"}),
-        Case("with-kl", partial(_make, temperature=1.0, beta=0.04), conventions={"algorithm": "grpo"}),
+        _case("prompts", quick=True),
+        _case("temperature", temperature=0.7),
+        _case("with-kl", beta=0.04),
+        _case("on-policy", on_policy=True),
+        *(_case(f"{name}-prompts", algorithm=name, temperature=0.7) for name in OTHERS),
     ),
     bounds={
         "largest |gradient| at logits that predict no completion token": Bound(
@@ -107,7 +125,7 @@ def prompt_gets_no_gradient(t: Trial) -> Iterator[Evidence]:
     """Compare the subject's path from logits to loss, over ragged prompts, with the chain rule."""
     x = dict(t.inputs)
     scored = logprobs.completion_slots(x["prompt_lengths"], x["lengths"], x["ids"].shape[1])
-    width = x["old"].shape[1]
+    width = int(x["lengths"].max())
     mask = np.arange(width) < x["lengths"][:, None]
     policy, loss, gradient = _definition(x)
     got = t.got(LOSS_FROM_LOGITS, **x)

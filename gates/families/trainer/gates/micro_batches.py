@@ -41,9 +41,12 @@ def _part_cases() -> Iterator[Case]:
         yield _part_case(algorithm, "equal", sizes="equal", quick=algorithm == "grpo")
         if row.kl_in_loss:
             yield _part_case(algorithm, "uneven-kl", beta=0.3, quick=False)
+            yield _part_case(algorithm, "equal-kl", sizes="equal", beta=0.3, quick=False)
         if "dapo_denominator" in row.constants:
             yield _part_case(algorithm, "uneven-by-prompt", dapo_denominator="group", group_size=4)
             yield _part_case(algorithm, "uneven-window", dapo_denominator="trl", tokens_in_step=171.5, quick=False)
+            window = {"dapo_denominator": "trl", "tokens_in_step": 171.5}
+            yield _part_case(algorithm, "equal-window", sizes="equal", quick=False, **window)
 
 
 def _scale(want: losses.PolicyLoss) -> Array:
