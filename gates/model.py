@@ -134,6 +134,11 @@ class SubjectFaultError(Exception):
 class UnsupportedError(Exception):
     """The subject, or the model of `--model`, does not have what a case asks about; the verdict is `unsupported`."""
 
+    def __init__(self, reason: str, argument: str = "") -> None:
+        """Take the reason, and the argument that its function lacks if that is the reason."""
+        super().__init__(reason)
+        self.argument = argument
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -215,6 +220,26 @@ class Op:
     preset: Callable[[Mapping[str, Wire]], Mapping[str, str]] = lambda conventions: {}  # noqa: ARG005
 
 
+NEUTRAL: Mapping[str, Wire] = {  # inputs that a function may lack, with the value that asks for nothing
+    **dict.fromkeys(("old", "reference", "mask", "lengths", "weights", "delta", "kl_estimator")),
+    **dict.fromkeys(("max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step", "cispo_bound")),
+    **dict.fromkeys(("epsilon_low", "epsilon_high", "sapo_temperature_positive", "sapo_temperature_negative")),
+    **dict.fromkeys(("ddof", "eps", "eps_mode", "bootstrap", "terminal", "c_min", "history", "xtc_coin")),
+    **dict.fromkeys(("label_smoothing", "penalty", "margin", "nll", "attention_mask")),
+    "kl_ratio": "none",
+    "reduction": "none",
+    "beta": 0.0,
+    "temperature": 1.0,
+    "entropy": False,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.125,  # of cases without XTC
+    "repetition_penalty": 1.0,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Provided:
     """One op that a subject provides, with the conventions that it declares at the handshake.
@@ -222,7 +247,8 @@ class Provided:
     Attributes:
         op: the name of the op.
         conventions: the choices that it has, by convention.
-        implied: the axes on which it has one choice and for which its function has no argument; they are not passed to it.
+        implied: the conventions of which it has one choice and for which its function has no argument; they are not
+            passed to it.
         arguments: the names by which its function takes arguments; None: any, empty: unknown.
     """
 
@@ -230,6 +256,17 @@ class Provided:
     conventions: Mapping[str, tuple[Wire, ...]] = field(default_factory=dict)
     implied: tuple[str, ...] = ()
     arguments: tuple[str, ...] | None = ()
+
+    def omits(self, name: str, inputs: Mapping[str, Any]) -> bool:
+        """Whether an input is left out: its function has no argument for it, and its value asks for nothing more.
+
+        That is its neutral value, or as `epsilon_high` that of `epsilon_low`: a function with one width.
+        """
+        value = inputs[name]
+        if not self.lacks(name) or isinstance(value, np.ndarray):
+            return False
+        one_width = name == "epsilon_high" and value == inputs.get("epsilon_low")
+        return value is None or one_width or (name in NEUTRAL and bool(value == NEUTRAL[name]))
 
     def lacks(self, name: str) -> bool:
         """Whether its function is known to have no argument of this name, which would be passed to it."""
@@ -414,7 +451,8 @@ class Waived:
 class Verdict:
     """The result of one gate, subject and case.
 
-    `op` is what is graded, such as `policy_loss[grpo]`; `level` is that of the deciding claim, else of the case.
+    `op` is what is graded, such as `policy_loss[grpo]`; `level` is that of the deciding claim, else of the case. `gave` are the
+    inputs with a neutral value that a call gave another one; they are not recorded.
     """
 
     gate: str
@@ -429,6 +467,7 @@ class Verdict:
     waived: Waived | None = None
     op: str = ""
     level: Level = "definition"
+    gave: frozenset[str] = frozenset()
 
     @property
     def where(self) -> str:

@@ -7,4 +7,4 @@ from typing import Literal
 CheckFormat = Literal["text", "md", "json", "jsonl", "junit", "github"]
 FailOn = Literal["wrong", "differs", "raises", "fragile", "imprecise"]
 ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "github", "html"]
-InitFramework = Literal["torch", "mlx"]
+InitFramework = Literal["torch", "mlx", "jax"]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gates.model import ConfigurationError, Op, Wire
+from gates.model import NEUTRAL, ConfigurationError, Op, Wire
 from gates.report import scaffold_frameworks as frameworks
 from gates.report.conventions import explained
 from gates.report.ops import output_words
@@ -22,8 +22,8 @@ HEAD = '''"""{name} as a subject of Gates.
 
 Gates loads this file in a process of its own, in this interpreter or in the one that `--python` names. Nothing of Gates
 is needed there: only {needs} and your library. Fill in what your library has, by calling it; repair nothing
-here, or the repair is judged. What still raises NotImplementedError is `unsupported`, never a pass. `gates ops` lists
-every op.
+here, or the repair is judged. Delete the arguments with a default that your code does not have: a case that needs one
+is `unsupported` then, as is what raises NotImplementedError; neither is ever a pass. `gates ops` lists every op.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def scaffold(
 def _function(op: Op, conventions: Mapping[str, Any], framework: Framework | None) -> str:
     choices = [line for key, values in conventions.items() for line in _convention(key, op, tuple(values))]
     names = [name for name in op.inputs if name.isidentifier() and not keyword.iskeyword(name)]
-    arguments = [f"{name}=None" if name in op.optional else name for name in names]
+    arguments = sorted((_argument(name, op) for name in names), key=lambda argument: "=" in argument)
     variable = frameworks.differentiated(op)
     if framework is not None and variable:
         others = [argument for argument in arguments if argument != variable]
@@ -134,6 +134,11 @@ def _function(op: Op, conventions: Mapping[str, Any], framework: Framework | Non
         outputs="\n".join(_item(f"returns {name}", output_words(output)) for name, output in op.outputs.items()),
         returned=_returned(op),
     )
+
+
+def _argument(name: str, op: Op) -> str:
+    """Return an argument, with its neutral value if a function may lack it."""
+    return f"{name}={NEUTRAL.get(name)!r}" if name in op.optional or name in NEUTRAL else name
 
 
 def _formula(op: Op) -> str:

@@ -46,13 +46,30 @@ def _array(value: Any) -> Any:
     native = value.astype(value.dtype.newbyteorder("="), order="C")
     return mx.array(native, dtype=mx.float64) if native.dtype == np.float64 else mx.array(native)
 ''',
+    "jax": '''
+
+jax.config.update("jax_enable_x64", True)  # or float64 inputs become float32
+
+
+def loss_and_gradient(function: Any, variable: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Call a loss with arrays; return its value, and autograd's gradient by the variable in the variable's dtype."""
+    given = {name: _array(value) for name, value in inputs.items()}
+    leaf = given.pop(variable)
+    loss, gradient = jax.value_and_grad(lambda x: function(x, **given))(leaf)
+    return {"loss": float(loss), "gradient": np.asarray(gradient)}
+
+
+def _array(value: Any) -> Any:
+    return jnp.asarray(value.astype(value.dtype.newbyteorder("="))) if isinstance(value, np.ndarray) else value
+''',
 }
-IMPORTS = {"torch": "import torch", "mlx": "import mlx.core as mx"}
+IMPORTS = {"torch": "import torch", "mlx": "import mlx.core as mx", "jax": "import jax\nimport jax.numpy as jnp"}
 VERSIONS = {
     "torch": '"torch": torch.__version__',
     "mlx": '"mlx": mx.__version__',
+    "jax": '"jax": jax.__version__',
 }
-ARRAYS = {"torch": "tensors", "mlx": "MLX arrays"}
+ARRAYS = {"torch": "tensors", "mlx": "MLX arrays", "jax": "JAX arrays"}
 FUNCTION = '''
 
 def {op}_of_arrays({signature}):

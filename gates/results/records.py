@@ -413,7 +413,8 @@ RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 def verdict_record(verdict: Verdict, mutant: str | None = None) -> VerdictRecord:
     """Return a verdict as its line."""
     evidence = [EvidenceRecord(**asdict(item), holds=item.holds) for item in verdict.evidence]
-    return VerdictRecord(**{**asdict(verdict), "evidence": evidence}, mutant=mutant)
+    fields = {name: value for name, value in asdict(verdict).items() if name != "gave"}
+    return VerdictRecord(**{**fields, "evidence": evidence}, mutant=mutant)
 
 
 def schema() -> dict[str, Any]:

@@ -87,6 +87,7 @@ def judge(
         return replace(base, status="unsupported", cause="lacking", reason=missing)
     start = time.monotonic()
     evidence: list[Evidence] = []
+    gave: set[str] = set()
     status: Status
     try:
         cached = cached or OracleCache()
@@ -103,13 +104,14 @@ def judge(
                 not options.full,
                 provides=hello.provides,
                 once=None if answers is None else partial(answers.ask, subject),
+                gave=gave,
             )
             for item in gate.check(trial):
                 evidence.append(item)  # noqa: PERF402  keeps what was yielded before an exception
             evidence = observed(trial, evidence, hello)
         status, level, cause, reason = _decide(evidence, level)
     except UnsupportedError as error:
-        status, cause, reason = "unsupported", "lacking", str(error)
+        status, cause, reason = "unsupported", "argument" if error.argument else "lacking", str(error)
     except SubjectFaultError as error:
         status = "timeout" if error.cause == TIMEOUT else _fault(error.cause, level, plain(gate, planned.case, inputs))
         cause, reason = error.cause, str(error)
@@ -130,6 +132,7 @@ def judge(
         reason=reason,
         evidence=tuple(evidence),
         seconds=round(seconds, 4),
+        gave=frozenset(gave),
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from gates.model import (
     IN_FLOAT32,
     IN_LIMITS,
+    NEUTRAL,
     Array,
     Case,
     Evidence,
@@ -45,6 +46,9 @@ TEXTBOOK_IN_FLOAT32 = (
     "of its usual forms"
 )
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
+CHOICES = frozenset(  # inputs that a subject may declare instead
+    ("kl_estimator", "kl_ratio", "dapo_denominator", "cispo_bound", "ddof", "eps", "eps_mode", "reduction")
+)
 VALUE = "_value"  # ends the name of a result of the textbook program, which is no limit
 Once = Callable[[str, Mapping[str, Wire | Recipe], Callable[[], Outcome]], Outcome]
 
@@ -126,6 +130,7 @@ class RunningTrial(RunningDraw):
     quick: bool = False
     facts: dict[str, Any] = field(default_factory=dict)
     comparisons: list[Comparison] = field(default_factory=list)
+    gave: set[str] = field(default_factory=set)  # the inputs that a call gave another value than their neutral one
     provides: Mapping[str, Provided] = field(default_factory=dict)  # the subject's handshake, by op
     once: Once | None = None  # answers calls that were made before, for `got_once`; None: every call runs
     in_float32: bool = False  # whether textbook limits are those of float32 arithmetic where these are wider
@@ -168,10 +173,11 @@ class RunningTrial(RunningDraw):
             UnsupportedError: the subject answers `unsupported`, or its function lacks an optional argument that this call
                 sets to something else than None; neither is a failure.
         """
-        lacked = [name for name in inputs if name in op.optional and self._provided(op).lacks(name)]
-        if asked := [name for name in lacked if inputs[name] is not None]:
-            raise UnsupportedError(_declined(op, asked[0]))
-        given = {name: value for name, value in inputs.items() if name not in lacked}
+        provided = self._provided(op)
+        given = {name: value for name, value in inputs.items() if not provided.omits(name, inputs)}
+        self.gave |= {name for name in given if name in NEUTRAL and _asks(name, given[name])}
+        if lacked := [name for name in given if (name in op.optional or name in NEUTRAL) and provided.lacks(name)]:
+            raise UnsupportedError(_declined(op, lacked[0], given[lacked[0]]), lacked[0])
         outcome = self.caller(op.name, given, layout or {}, kill_after_s)
         if outcome.kind == "unsupported":
             raise UnsupportedError(outcome.error)
@@ -215,8 +221,8 @@ class RunningTrial(RunningDraw):
             return ""
         unexpected = UNEXPECTED.search(outcome.error) if provided.arguments == () else None
         if unexpected and unexpected[1] in op.optional:
-            raise UnsupportedError(_declined(op, unexpected[1]))
-        lacked = [name for name in inputs if name not in op.optional and provided.lacks(name)]
+            raise UnsupportedError(_declined(op, unexpected[1], inputs.get(unexpected[1])))
+        lacked = [name for name in inputs if provided.lacks(name) and not provided.omits(name, inputs)]
         if not lacked:
             return ""
         described = f" ({op.inputs[lacked[0]]})" if lacked[0] in op.inputs else ""
@@ -291,8 +297,19 @@ class RunningTrial(RunningDraw):
         return float(limit), f"{bound.kind}: {bound.because}"
 
 
-def _declined(op: Op, name: str) -> str:
-    return f"{op.name} does not take `{name}`, which is optional"
+def _asks(name: str, value: Wire) -> bool:
+    """Whether a value of an input with a neutral one is another one."""
+    return isinstance(value, np.ndarray) or (value is not None and value != NEUTRAL[name])
+
+
+def _declined(op: Op, name: str, value: Wire) -> str:
+    """Return why a call with this argument is not asked."""
+    if name in op.optional:
+        return f"{op.name} does not take `{name}`, which is optional"
+    if isinstance(value, np.ndarray):
+        return f"{op.name} has no argument `{name}`, which this case gives"
+    remedy = f"; declare {name}=({value!r},) if it has this choice alone" if name in CHOICES else ""
+    return f"{op.name} has no argument `{name}`, which this case gives: {value!r}{remedy}"
 
 
 KINDS = {"f": "floating-point numbers", "i": "integers", "b": "booleans", "scalar": "a number"}

@@ -18,6 +18,8 @@ class Asked:
 
     _judged: set[tuple[str, str, str]] = field(default_factory=set)  # subject, op, preset
     _left: dict[tuple[str, str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    _given: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))  # by subject and op
+    _missed: dict[tuple[str, str], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))  # and the reason
 
     def add(self, verdict: Verdict | VerdictRecord) -> None:
         """Note a verdict; one at level hardening judges no formula."""
@@ -28,6 +30,12 @@ class Asked:
                 self._left[key][verdict.reason] += 1
             else:
                 self._judged.add(key)
+        if not isinstance(verdict, Verdict):
+            return  # a record does not hold what a call gave
+        if verdict.status not in NOT_JUDGED:
+            self._given[verdict.subject, op] |= verdict.gave
+        elif verdict.cause == "argument":
+            self._missed[verdict.subject, op] |= dict.fromkeys(verdict.gave, verdict.reason)
 
     def sentences(self, subject: str, provides: Mapping[str, Provided]) -> list[str]:
         """Return a sentence for each op that was not judged at all, and each declared preset of one that was."""
@@ -38,7 +46,18 @@ class Asked:
             if preset and ((name, op, "") not in self._judged or not _declared(preset, provides[op])):
                 continue
             texts.append(f"{op}{f'[{preset}]' if preset else ''} of {subject} was not judged: {_quoted(reasons)}")
+        for (name, op), missed in sorted(self._missed.items()):
+            if name == subject and op in provides and (name, op, "") in self._judged:
+                texts += self._untried(name, op, missed, provides[op].arguments or ())
         return texts
+
+    def _untried(self, subject: str, op: str, missed: Mapping[str, str], arguments: tuple[str, ...]) -> list[str]:
+        """Return a sentence on arguments that were given only in cases which another argument was missing for."""
+        never = [name for name in arguments if name in missed and name not in self._given[subject, op]]
+        if not never:
+            return []
+        listed = " and ".join(f"`{name}`" for name in never)
+        return [f"{op} of {subject} was never given {listed}: {missed[never[0]]}"]
 
 
 def provided(subjects: Iterable[SubjectRecord]) -> dict[str, dict[str, Provided]]:

@@ -239,7 +239,7 @@ def _pieces(call: Call, output: str, comparison: Comparison) -> dict[str, Any]:
     return {
         "op": call.op,
         "output": output,
-        "inputs": _inputs({name: value for name, value in call.inputs.items() if name not in call.implied}),
+        "inputs": _inputs({name: value for name, value in call.inputs.items() if name not in call.omitted}),
         "want": want.tolist(),
         "scale": scale.tolist(),
         "limit": comparison.evidence.limit,

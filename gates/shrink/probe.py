@@ -46,14 +46,14 @@ class Call:
         inputs: the arguments of the op's definition.
         layout: the memory layouts of arrays that have another one than their own.
         outcome: what came back.
-        implied: the inputs that the subject's function has no argument for; see `Provided`.
+        omitted: the inputs that the subject's function has no argument for; see `Provided`.
     """
 
     op: str
     inputs: Mapping[str, Wire | Recipe]
     layout: Mapping[str, str]
     outcome: Outcome
-    implied: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Asker:
             except KeyboardInterrupt:
                 self.close()  # the worker is in the middle of a call
                 raise
-            calls.append(Call(op, arguments, layout, outcome, worker.implied(op)))
+            calls.append(Call(op, arguments, layout, outcome, worker.omitted(op, arguments)))
             return outcome
 
         evidence: list[Evidence] = []

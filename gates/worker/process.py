@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import FaultError, scarce, sentence
-from gates.model import ConfigurationError, Outcome, OutcomeKind, Recipe, Subject, Wire
+from gates.model import ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
 from gates.worker import frames, handshake, worker
 from gates.worker.handshake import Hello as Hello  # noqa: PLC0414  of `Worker.hello`
 from gates.worker.watch import MARK, TICK_S, Watch
@@ -160,11 +160,11 @@ class Worker:
             first_more_s: the seconds more that it has until it has answered once, because it may compile.
             remedy: what sets another limit, for the message of a timeout.
         """
-        implied = self.implied(op)
+        omitted = self.omitted(op, inputs)
         plain = {
             name: dict(value.spec) if isinstance(value, Recipe) else value
             for name, value in inputs.items()
-            if name not in implied
+            if name not in omitted
         }
         start = time.monotonic()
         self.calls += 1
@@ -181,10 +181,10 @@ class Worker:
             self.answered.add(op)
         return outcome
 
-    def implied(self, op: str) -> tuple[str, ...]:
-        """Return the axes whose choice is not passed to an op; see `Provided`."""
-        provided = self.hello.provides.get(op)
-        return provided.implied if provided else ()
+    def omitted(self, op: str, inputs: Mapping[str, Wire | Recipe]) -> tuple[str, ...]:
+        """Return the inputs that are not passed to an op, because its function has no argument for them; see `Provided`."""
+        provided = self.hello.provides.get(op) or Provided(op)
+        return tuple(name for name in inputs if name in provided.implied or provided.omits(name, inputs))
 
     def _outcome(self, answer: Mapping[str, Any], start: float) -> Outcome:
         """Return the outcome in an answer; an answer to another call, such as a forked child's, ends the worker."""

@@ -118,7 +118,7 @@ def test_a_lone_choice_is_passed_to_a_function_that_has_its_argument(
         path.write_text(f"{function}\nOPS = {{'policy_loss': policy_loss}}\nCONVENTIONS = {conventions}\n")
         worker = Worker.start(catalogue.from_file(path, None), threads=1)
         try:
-            assert worker.implied("policy_loss") == left_out
+            assert worker.hello.provides["policy_loss"].implied == left_out
         finally:
             worker.close()
 
