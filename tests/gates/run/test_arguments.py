@@ -94,12 +94,49 @@ def test_a_callable_without_a_signature_refuses_by_its_message(tmp_path: Path) -
 
 def test_a_required_argument_that_is_lacking_is_named(tmp_path: Path) -> None:
     """It stays an exception; the reason says what the argument is and where the op is described."""
-    required = replace(OP, optional=())
-    verdict = judged(tmp_path, INNER.replace("inner", "double"), gate(required, delta=3.0))
+    inputs = {"x": OP.inputs["x"], "advantages": "(N,) advantages"}
+    required = replace(OP, inputs=inputs, optional=(), oracle=lambda x, advantages: 2.0 * x)
+    verdict = judged(tmp_path, INNER.replace("inner", "double"), gate(required, advantages=3.0))
     assert (verdict.status, verdict.cause) == ("raises", "raised")
     assert verdict.reason.endswith(
-        "; it has no argument `delta` (the bound of a dual clip, or None), which double is given: `gates ops double`"
+        "; it has no argument `advantages` ((N,) advantages), which double is given: `gates ops double`"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs", "reason"),
+    [
+        ("def double(x):\n    return {'y': 2 * x}", {"beta": 0.0, "kl_estimator": None, "temperature": 1.0}, ""),
+        ("def double(x, epsilon_low):\n    return {'y': 2 * x}", {"epsilon_low": 0.2, "epsilon_high": 0.2}, ""),
+        (
+            "def double(x, epsilon_low):\n    return {'y': 2 * x}",
+            {"epsilon_low": 0.2, "epsilon_high": 0.3},
+            "double has no argument `epsilon_high`, which this case gives: 0.3",
+        ),
+        (
+            "def double(x, beta):\n    return {'y': 2 * x}",
+            {"beta": 0.1, "kl_estimator": "k3"},
+            "double has no argument `kl_estimator`, which this case gives: 'k3'; declare kl_estimator=('k3',) if it has "
+            "this choice alone",
+        ),
+    ],
+    ids=["neutral", "one width", "two widths", "another value"],
+)
+def test_a_neutral_value_is_left_out(tmp_path: Path, text: str, inputs: dict[str, Any], reason: str) -> None:
+    """A function that has no argument for it is asked the case; one that would need it is not."""
+    op = replace(OP, inputs={"x": OP.inputs["x"], **dict.fromkeys(inputs, "")}, oracle=lambda x, **_: 2.0 * x)
+    verdict = judged(tmp_path, text, gate(op, **inputs))
+    assert (verdict.status, verdict.reason) == ("unsupported" if reason else "correct", reason)
+    asked = {name for name in inputs if f"{name})" in text or f"{name}," in text}
+    assert verdict.gave == asked | ({"epsilon_high", "kl_estimator"} & set(inputs) if reason else set())
+
+
+def test_a_declared_choice_needs_no_argument(tmp_path: Path) -> None:
+    """A single choice is not passed to a function that has no argument for it."""
+    op = replace(OP, inputs={"x": OP.inputs["x"], "eps": ""}, oracle=lambda x, eps: 2.0 * x)
+    body = "def double(x):\n    return {'y': 2 * x}\nCONVENTIONS = {'double': {'eps': (1e-6, None)}}"
+    assert judged(tmp_path, body, gate(op, eps=1e-6)).status == "correct"
+    assert judged(tmp_path, body, gate(op, eps=1e-4)).status == "unsupported"
 
 
 def plain(x: Any, *, delta: Any = None) -> None: ...

@@ -22,11 +22,11 @@ OPS = {"token_kl": token_kl, "group_advantages": plain.OPS["group_advantages"]}
 """
 
 
-def sentences(*verdicts: Verdict) -> list[str]:
+def sentences(*verdicts: Verdict, provides: dict[str, Provided] = PROVIDES) -> list[str]:
     asked = Asked()
     for verdict in verdicts:
         asked.add(verdict)
-    return asked.sentences("mine", PROVIDES)
+    return asked.sentences("mine", provides)
 
 
 def test_what_was_judged_is_not_said() -> None:
@@ -46,6 +46,20 @@ def test_a_preset_that_is_not_declared_is_not_said() -> None:
 def test_hardening_judges_no_formula() -> None:
     raised = replace(CORRECT, status="hardening", cause="raised", op="kl", reason="kl raised: IndexError")
     assert sentences(raised, raised) == ["kl of mine was not judged: kl raised: IndexError (2)"]
+
+
+def test_an_argument_that_another_one_kept_out_is_said() -> None:
+    """A loss takes β, and every case with one gives an estimator that it has no argument for."""
+    provides = {"loss": Provided("loss", arguments=("policy", "beta"))}
+    reason = "loss has no argument `kl_estimator`"
+    left = replace(
+        CORRECT, status="unsupported", cause="argument", reason=reason, gave=frozenset(("beta", "kl_estimator"))
+    )
+    assert sentences(CORRECT, left, provides=provides) == [f"loss of mine was never given `beta`: {reason}"]
+    given = replace(CORRECT, gave=frozenset(("beta",)))
+    assert sentences(CORRECT, left, given, provides=provides) == []
+    declined = replace(left, cause="lacking", reason="only on Sundays")  # NotImplementedError declines a case
+    assert sentences(CORRECT, declined, provides=provides) == []
 
 
 @pytest.mark.parametrize("select", ["kl.k1.matches-definition", "*matches-definition"])
