@@ -93,7 +93,9 @@ def filled_in(folder: Path, framework: str) -> Path:
         kept = [part for part in listed if part == "*" or part.partition("=")[0] in arguments]
         text = text.replace(head[0], f"def {name}({', '.join(kept)}):")
         text = re.sub(
-            rf'    raise NotImplementedError\("{op} is not filled in yet"\)\n(    # .*\n)*', lambda _: body[1:], text
+            rf'    raise NotImplementedError\("{op} is not filled in yet"\)\n(    # .*\n)*',
+            lambda _, body=body: body[1:],
+            text,
         )
         text = text.replace(f'    "{op}",\n', f'    "{op}",\n    {declared}\n')
     file.write_text(text)

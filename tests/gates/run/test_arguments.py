@@ -116,8 +116,8 @@ def test_a_required_argument_that_is_lacking_is_named(tmp_path: Path) -> None:
         (
             "def double(x, beta):\n    return {'y': 2 * x}",
             {"beta": 0.1, "kl_estimator": "k3"},
-            "double has no argument `kl_estimator`, which this case gives: 'k3'; declare kl_estimator=('k3',) if it has "
-            "this choice alone",
+            "double has no argument `kl_estimator`, which this case gives: 'k3'; "  # noqa: ISC004
+            "declare kl_estimator=('k3',) if it has this choice alone",
         ),
     ],
     ids=["neutral", "one width", "two widths", "another value"],
