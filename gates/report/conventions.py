@@ -67,6 +67,7 @@ CONVENTIONS = {
     ),
     "parts": Convention("the micro-batches of a step", 'parts=("equal",): all have as many rows; ("any",): as many as you like'),
     "weights": Convention("whether off-policy weights are taken", "weights=(False,): it has none"),
+    "eps_mode": Convention(declared='"floor" or "threshold-add" is'),
     "nan_rewards": Convention("what a NaN reward means", declared="it is"),
     "nan_sampling": Convention("what a NaN log-prob of the sampler means", declared="it is"),
     "pack_sequences.order": Convention("in which order bins and sequences lie", declared="it is"),

@@ -35,6 +35,14 @@ AGGREGATED = _first("aggregation")
 BOTH_RATIOS = ("off-policy", "on-policy")  # for laws that compare a call with and without `old`
 QUICK = 8  # one in eight compositions is quick
 KL = ("kl_estimator", "kl_ratio", "kl_clamp")  # conventions of a KL in the loss
+WORDS = {  # of the conventions that a case can be asked with instead of its own
+    "kl_estimator": ("k1", "k2", "k3"),
+    "kl_ratio": ("none", "token", "sequence"),
+    "dapo_denominator": ("global", "group", "trl"),
+    "cispo_bound": ("relative", "absolute"),
+    "clip_width": ("one", "two"),
+    "ratio": BOTH_RATIOS,
+}
 BEYOND = 3  # padding columns after the longest row
 ONE_WIDTH = frozenset(  # half of the cases: many libraries have a single ε
     (
@@ -89,6 +97,7 @@ def case(
     level: Level | None = "robustness" if chosen.get("empty_row") else None
 
     def compose(choices: Mapping[str, Any]) -> Case:
+        _check(choices)
         axes = {axis: word for axis, word in choices.items() if axis in AXES}
         other = calls.row_for(algorithm, {**changes, **axes})
         if other.by_row and (weights == "token" or (data or {}).get("by_token")):
@@ -115,6 +124,13 @@ def case(
         compose=compose,
         changeable=("clip_width", "lower_bound", "cispo_bound", *KL, "dapo_denominator", "ratio"),
     )
+
+
+def _check(choices: Mapping[str, Any]) -> None:
+    """Raise ValueError for a declared choice that no case has."""
+    for name, words in WORDS.items():
+        if name in choices and choices[name] not in words:
+            raise ValueError(f"{name}={choices[name]!r} is none of {', '.join(map(repr, words))}")
 
 
 def _denominator(choices: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,12 @@ BOUNDS = {
         "derived", f"{ROUNDING}; k = 8, compensated sums and the oracle's own rounding", 8.0, level="precision"
     ),
 }
+WORDS: Mapping[str, tuple[Any, ...]] = {
+    "scale": ("group", "batch", "none"),
+    "ddof": (0, 1, None),
+    "eps_mode": ("add", "inside", "threshold", "floor", "threshold-add", None),
+    "baseline": ("mean", "leave-one-out", "batch", "none"),
+}
 SMALL = 1e-5  # rewards of this size lie below every ε but 1e-6 and 1e-8, so that it shows where ε stands
 
 
@@ -106,6 +112,9 @@ def merged(choice: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, A
         ValueError: they do not go together.
     """
     merged = {**choice, **choices}
+    for name, words in WORDS.items():
+        if merged[name] not in words:
+            raise ValueError(f"{name}={merged[name]!r} is none of {', '.join(map(repr, words))}")
     if merged["scale"] == "none":
         return {**merged, **UNSCALED}
     if missing := [name for name in ("ddof", "eps", "eps_mode") if merged[name] is None]:
