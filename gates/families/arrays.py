@@ -53,6 +53,9 @@ def logprob_pairs(rng: Rng, shape: tuple[int, ...], dtype: str, low: float, high
     return policy.astype(dtype), reference.astype(dtype)
 
 
+FARTHEST = 20.0  # nats between two policies: beyond, libraries clamp, and no run goes on
+
+
 def ragged_mask(rng: Rng, rows: int, width: int, *, empty_row: bool = False) -> Array:
     """Return a (rows, width) mask of valid prefixes; only the last row has full width."""
     lengths = rng.integers(max(1, width // 4), width, rows)
@@ -83,12 +86,13 @@ def loss_inputs(  # noqa: PLR0913  one keyword for each property of a batch
 ) -> dict[str, Any]:
     """Return policy, old and reference log-probs (rows, width), advantages and a mask.
 
-    `spread` is the deviation of log-ratios policy − old: at 0.3 a fifth of the tokens leave a clip range of 0.2.
+    `spread` is the deviation of log-ratios policy − old, which are no farther than `FARTHEST`: at 0.3 a fifth of the tokens leave a clip range of 0.2.
     Advantages are (rows,), or with `by_token` (rows, width) and of both signs in a row. With `holes` the mask has some; they
     take every token of no row, which is what `empty_row` asks.
     """
     policy = logprobs(rng, (rows, width))
-    old = np.minimum(policy + rng.normal(0.0, spread, policy.shape), 0.0)
+    drift = np.clip(rng.normal(0.0, spread, policy.shape), -FARTHEST, FARTHEST)
+    old = np.minimum(policy + drift, 0.0)
     reference = np.minimum(policy + rng.normal(0.0, 0.4, policy.shape), 0.0)
     scores = rng.normal(0.0, 1.0, (rows // group_size, group_size))
     centred = scores - scores.mean(axis=1, keepdims=True)

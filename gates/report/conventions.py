@@ -52,6 +52,11 @@ CONVENTIONS = {
     "kl_clamp": Convention(
         "the largest |KL estimate| of a token", "kl_clamp=(None, 10.0): without one and, as verl, at 10", "a clamp is"
     ),
+    "kl_aggregation": Convention(
+        "how the KL is averaged: as the rest of the loss (same), or otherwise",
+        'kl_aggregation=("token-mean",): over all tokens, whatever the loss does',
+        "another than same is",
+    ),
     "clipped": Convention("whether RLOO's ratio is clipped", "clipped=(True,): it always is", "a clip is"),
     "lower_bound": Convention(
         "whether the constant ratio of CISPO has a lower bound", "lower_bound=(True,): every case has one", "a lower bound is"

@@ -46,6 +46,7 @@ TEXTBOOK_IN_FLOAT32 = (
     "of its usual forms"
 )
 Caller = Callable[[str, Mapping[str, Wire | Recipe], Mapping[str, str], float | None], Outcome]
+FAR_OFF = 1e-3  # of an ordinary value, or of a larger one
 CHOICES = frozenset(  # inputs that a subject may declare instead
     ("kl_estimator", "kl_ratio", "dapo_denominator", "cispo_bound", "ddof", "eps", "eps_mode", "reduction")
 )
@@ -269,7 +270,10 @@ class RunningTrial(RunningDraw):
         observed, location = worst(got, want, scale)
         where = ", ".join(part for part in (where, location) if part)
         limit, because = self._limit(quantity)
-        claim = Evidence(quantity, observed, "<=", limit, because, where, role, self._level(quantity))
+        level = self._level(quantity)
+        if level == "precision" and _far_off(got, want):
+            level = "robustness"
+        claim = Evidence(quantity, observed, "<=", limit, because, where, role, level)
         self.comparisons.append(Comparison(claim, got, want, scale))
         return claim
 
@@ -295,6 +299,12 @@ class RunningTrial(RunningDraw):
         bound = self.gate.bounds[quantity]
         limit = bound.limit(self) if callable(bound.limit) else bound.limit
         return float(limit), f"{bound.kind}: {bound.because}"
+
+
+def _far_off(got: Wire, want: Wire) -> bool:
+    """Whether a number is off by more than a thousandth of an ordinary value: no digits were lost, it is another number."""
+    off = np.abs(np.subtract(got, want, dtype=np.float64))
+    return bool(np.any(off > FAR_OFF * np.maximum(1.0, np.abs(np.asarray(want, np.float64)))))
 
 
 def _asks(name: str, value: Wire) -> bool:

@@ -19,6 +19,7 @@ class Asked:
     _judged: set[tuple[str, str, str]] = field(default_factory=set)  # subject, op, preset
     _left: dict[tuple[str, str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     _given: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))  # by subject and op
+    _declined: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
     _missed: dict[tuple[str, str], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))  # and the reason
 
     def add(self, verdict: Verdict | VerdictRecord) -> None:
@@ -34,6 +35,8 @@ class Asked:
             return  # a record does not hold what a call gave
         if verdict.status not in NOT_JUDGED:
             self._given[verdict.subject, op] |= verdict.gave
+        elif verdict.cause == "lacking":
+            self._declined[verdict.subject, op] |= verdict.gave
         elif verdict.cause == "argument":
             self._missed[verdict.subject, op] |= dict.fromkeys(verdict.gave, verdict.reason)
 
@@ -52,8 +55,12 @@ class Asked:
         return texts
 
     def _untried(self, subject: str, op: str, missed: Mapping[str, str], arguments: tuple[str, ...]) -> list[str]:
-        """Return a sentence on arguments that were given only in cases which another argument was missing for."""
-        never = [name for name in arguments if name in missed and name not in self._given[subject, op]]
+        """Return a sentence on arguments that were given only in cases which another argument was missing for.
+
+        Those that the subject itself declined are left out.
+        """
+        tried = self._given[subject, op] | self._declined[subject, op]
+        never = [name for name in arguments if name in missed and name not in tried]
         if not never:
             return []
         listed = " and ".join(f"`{name}`" for name in never)

@@ -15,6 +15,8 @@ from reference.oracle.inputs import Bools, Floats, choice, finite, floats, numbe
 from reference.oracle.loss_terms import BOUNDS, Settings, loss_kl, surrogate
 from reference.oracle.rows import Rows, rows_of
 
+KL_AGGREGATIONS = ("row-mean", "row-sum", "token-mean")
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PolicyLoss:
@@ -72,6 +74,7 @@ def policy_loss(
     ratio_level: str | None = None,
     bound: str | None = None,
     aggregation: str | None = None,
+    kl_aggregation: str | None = None,
     vespo_k_positive: float | None = None,
     vespo_lambda_positive: float | None = None,
     vespo_k_negative: float | None = None,
@@ -117,6 +120,7 @@ def policy_loss(
         ratio_level: instead of the algorithm's: "token", "seq_mean", "seq_mean_token", "seq_sum" or "none".
         bound: instead of the algorithm's: "clip", "log-clip", "cap", "gate", "taper" or "none".
         aggregation: instead of the algorithm's, one of `row_weights`.
+        kl_aggregation: of the KL, instead of that of the term l: one of `KL_AGGREGATIONS`.
         vespo_k_positive: "vespo" only: k where A is at least 0.
         vespo_lambda_positive: lambda there.
         vespo_k_negative: k elsewhere.
@@ -155,6 +159,7 @@ def policy_loss(
         group_size=group_size,
         tokens_in_step=tokens_in_step,
     )[:, None]
+    b = a if kl_aggregation is None else _of_kl(counts, kl_aggregation)
     current = finite("policy", rows.grid("policy", policy))
     behaviour = current if old is None else finite("old", rows.grid("old", old))
     batch = Batch(
@@ -187,15 +192,22 @@ def policy_loss(
     kl, kl_scale = _kl(batch, rows, reference, beta, kl_estimator, kl_ratio, kl_clamp, algorithm)
 
     return PolicyLoss(
-        loss=total((a * (term.value + beta * kl.value))[counts]),
-        gradient=_out(rows, term.slope * a + beta * kl.slope * a),
-        loss_scale=total((a * (np.abs(term.value) + beta * np.abs(kl.value)))[counts]),
-        gradient_scale=_out(rows, (tolerance.scale + beta * kl_scale) * a),
+        loss=total((a * term.value + b * beta * kl.value)[counts]),
+        gradient=_out(rows, term.slope * a + beta * kl.slope * b),
+        loss_scale=total((a * np.abs(term.value) + b * beta * np.abs(kl.value))[counts]),
+        gradient_scale=_out(rows, tolerance.scale * a + beta * kl_scale * b),
         near_branch=rows.back(tolerance.near),
-        gradient_other=_out(rows, tolerance.other * a + beta * kl.slope * a),
+        gradient_other=_out(rows, tolerance.other * a + beta * kl.slope * b),
         branch_slack=total((a * tolerance.slack)[tolerance.near]),
         choices=(one.ratio_level, one.bound, one.aggregation, "loss" if one.kl else "reward"),
     )
+
+
+def _of_kl(counts: Bools, aggregation: str) -> Floats:
+    """The weight of a row's token in the mean of the KL, (B, 1)."""
+    choice("kl_aggregation", aggregation, KL_AGGREGATIONS)
+    unread = dict.fromkeys(("max_length", "micro_batches", "group_size", "tokens_in_step"))
+    return row_weights(counts, aggregation=aggregation, dapo_denominator="global", **unread)[:, None]
 
 
 def _composed(preset: Definition, chosen: dict[str, Any]) -> Definition:

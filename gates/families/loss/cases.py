@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from gates.families.loss import calls, covering
+from gates.families.loss.choosing import BEYOND, WORDS, with_choices
 from gates.model import Case, Level
-from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm, composed
+from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
 
 PART_BECAUSE = (
     "k·2u·S: a part errs by k·2u times the sum of its own |terms|, these add up to S, and each gradient belongs to one "
@@ -32,18 +32,7 @@ def _first(*axes: str) -> tuple[str, ...]:
 
 LEVELS = _first("value_level", "bound")  # one algorithm for each combination of ratio level and bound
 AGGREGATED = _first("aggregation")
-BOTH_RATIOS = ("off-policy", "on-policy")  # for laws that compare a call with and without `old`
 QUICK = 8  # one in eight compositions is quick
-KL = ("kl_estimator", "kl_ratio", "kl_clamp")  # conventions of a KL in the loss
-WORDS = {  # of the conventions that a case can be asked with instead of its own
-    "kl_estimator": ("k1", "k2", "k3"),
-    "kl_ratio": ("none", "token", "sequence"),
-    "dapo_denominator": ("global", "group", "trl"),
-    "cispo_bound": ("relative", "absolute"),
-    "clip_width": ("one", "two"),
-    "ratio": BOTH_RATIOS,
-}
-BEYOND = 3  # padding columns after the longest row
 ONE_WIDTH = frozenset(  # half of the cases: many libraries have a single ε
     (
         "no-mask", "row-mask", "prefixes", "float64", "token-advantages", "row-advantages", "kl", "on-policy-kl",
@@ -79,6 +68,7 @@ def case(
         "weights": weights != "none",
         **({"empty_rows": True} if chosen.get("empty_row") else {}),
         **({name: choice[name] for name in ("kl_ratio", "kl_estimator")} if choice["beta"] else {}),
+        **({"kl_aggregation": changes.get("kl_aggregation") or "same"} if choice["beta"] else {}),
         **({"dapo_denominator": choice["dapo_denominator"]} if choice["dapo_denominator"] else {}),
         **_widths(row, choice),
         **({"arithmetic": arithmetic} if arithmetic else {}),
@@ -87,6 +77,8 @@ def case(
     declared |= {name: True for name in ("clipped", "lower_bound") if conventions.get(name)}
     if choice.get("kl_clamp"):
         declared["kl_clamp"] = choice["kl_clamp"]
+    if changes.get("kl_aggregation"):
+        declared["kl_aggregation"] = changes["kl_aggregation"]
     if "kl_clamp" in changes:
         conventions["kl_clamp"] = changes["kl_clamp"]
     if row.aggregation == "width" and rows in {"mask", "row-mask", "lengths"}:
@@ -97,23 +89,11 @@ def case(
     level: Level | None = "robustness" if chosen.get("empty_row") else None
 
     def compose(choices: Mapping[str, Any]) -> Case:
-        _check(choices)
-        axes = {axis: word for axis, word in choices.items() if axis in AXES}
-        other = calls.row_for(algorithm, {**changes, **axes})
-        if other.by_row and (weights == "token" or (data or {}).get("by_token")):
-            raise ValueError("where a row has one ratio, it has one advantage and one weight")
-        kept = {key: value for key, value in changes.items() if key not in _lost(row, axes)}
-        near = {**(data or {}), **_near(other, (data or {}).get("spread", 0.0))}
-        again = partial(case, algorithm, name, data=near, quick=quick, rows=rows, weights=weights, beyond=beyond)
-        kept |= axes | {name: word for name, word in choices.items() if name in KL}
-        kept |= _denominator(choices)
-        if "ratio" in choices:
-            kept = {k: v for k, v in kept.items() if k != "old"}
-            kept |= {"old": None} if choices["ratio"] == "on-policy" else {}
-        return again(
-            arithmetic=arithmetic, **{**kept, **_bounds(other, {**calls.WHOLE, **other.constants, **kept}, choices)}
+        return with_choices(
+            choices, case_of, row, changes, data or {}, {"rows": rows, "weights": weights, "beyond": beyond}
         )
 
+    case_of = partial(case, algorithm, name, quick=quick, arithmetic=arithmetic)
     return Case(
         name,
         made,
@@ -122,47 +102,8 @@ def case(
         declared=declared,
         level=level,
         compose=compose,
-        changeable=("clip_width", "lower_bound", "cispo_bound", *KL, "dapo_denominator", "ratio"),
+        changeable=(*WORDS, "lower_bound", "kl_clamp"),
     )
-
-
-def _check(choices: Mapping[str, Any]) -> None:
-    """Raise ValueError for a declared choice that no case has."""
-    for name, words in WORDS.items():
-        if name in choices and choices[name] not in words:
-            raise ValueError(f"{name}={choices[name]!r} is none of {', '.join(map(repr, words))}")
-
-
-def _denominator(choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the declared denominator of a mean over tokens."""
-    if "dapo_denominator" not in choices:
-        return {}
-    constants: dict[str, dict[str, Any]] = {"global": {}, "group": {"group_size": 4}, "trl": {"tokens_in_step": 171.5}}
-    nothing = {"group_size": None, "tokens_in_step": None}
-    return {"dapo_denominator": choices["dapo_denominator"], **nothing, **constants[choices["dapo_denominator"]]}
-
-
-def _bounds(row: Algorithm, choice: Mapping[str, Any], choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the widths by which a case's bound has the choices of a subject, such as one width of a clip for both sides."""
-    low, high, bounds = choice["epsilon_low"], choice["epsilon_high"], dict[str, Any]()
-    if choices.get("lower_bound") and row.bound == "cap" and choice["cispo_bound"] == "absolute" and high < 1.0:
-        raise ValueError("a cap below the lower bound has no agreed meaning")
-    if "clip_width" in choices and row.bound in {"clip", "log-clip"}:
-        bounds["epsilon_high"] = low if choices["clip_width"] == "one" else 1.25 * low
-    if "lower_bound" in choices and row.bound == "cap":
-        bounds["epsilon_low"] = 0.2 if choices["lower_bound"] else None
-    if "cispo_bound" in choices and row.bound == "cap":  # the same cap c
-        bounds["cispo_bound"] = choices["cispo_bound"]
-        bounds["epsilon_high"] = high + (1.0 if choices["cispo_bound"] == "absolute" else -1.0)
-        if bounds["epsilon_high"] <= 0.0:
-            raise ValueError("a cap below 1 is not 1 + ε_high of any width")
-    return bounds
-
-
-def _near(row: Algorithm, spread: float) -> dict[str, float]:
-    """Return the spread that a row's product of ratios needs to stay a number, where a case has a wider one."""
-    most = calls.batch_of(row).get("spread", 1.0) if row.ratio_level == "seq_sum" else math.inf
-    return {"spread": most} if spread > most else {}
 
 
 def derived(
@@ -208,17 +149,13 @@ def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
     return {"clip_width": "one" if low == high else "two"} if row.bound in {"clip", "log-clip"} else {}
 
 
-def _lost(row: Algorithm, axes: Mapping[str, Any]) -> set[str]:
-    """Return the constants that do not exist under other choices: the row's own, and those of a changed bound."""
-    lost = set(row.constants) - set(composed(row.name, **axes).constants)
-    return lost | ({"delta", "epsilon_low", "epsilon_high"} if {"bound", "ratio_level"} & set(axes) else set())
-
-
 def cases_of(algorithm: str) -> Iterator[Case]:
     """Yield the cases that compare an algorithm's loss and gradient with their definition."""
     this, preset = partial(case, algorithm), ALGORITHMS[algorithm]
     yield this("ragged", quick=True)
     yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
+    if preset.kl_in_loss:
+        yield this("no-mask-kl", rows="all", data={"equal_lengths": True}, beta=0.04)
     yield this("empty-row", data={"empty_row": True}, quick=algorithm == "grpo")
     yield this("row-mask", rows="row-mask", quick=algorithm in {"grpo", "dapo", "cispo"})
     yield this("holes", data={"holes": True})
@@ -239,14 +176,34 @@ def cases_of(algorithm: str) -> Iterator[Case]:
         yield this("row-advantages", data={"by_token": False})
     if preset.bound in {"clip", "log-clip"}:
         yield this("one-width", **_one_width(preset))
-    if preset.two_sided:
-        yield this("two-sided-clip", delta=calls.tight_delta(algorithm), quick=algorithm == "grpo")
-    if preset.bound == "none" and preset.ratio_level != "none":
-        yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
+    yield from _bound_cases(algorithm)
     if preset.kl_in_loss:
         yield from _kl_cases(algorithm)
     yield from _found_cases(algorithm)
     yield from _constant_cases(algorithm)
+
+
+def _bound_cases(algorithm: str) -> Iterator[Case]:
+    """Yield the cases about an algorithm's bounds."""
+    this, preset = partial(case, algorithm), ALGORITHMS[algorithm]
+    if preset.value_level == "token" and preset.bound in {"clip", "gate"}:
+        yield _rare(this("far-ratios", data={"spread": 2.0}))
+    if "delta" in preset.constants:
+        yield from _one_sided(algorithm)
+    if preset.two_sided:
+        yield this("two-sided-clip", delta=calls.tight_delta(algorithm), quick=algorithm == "grpo")
+    if preset.bound == "none" and preset.ratio_level != "none":
+        yield this("clipped", data={"spread": 0.15}, epsilon_low=0.2, epsilon_high=0.25, quick=True)
+
+
+def _one_sided(algorithm: str) -> Iterator[Case]:
+    """Yield the cases of a preset with a dual clip for libraries that have none."""
+    this = partial(case, algorithm, delta=None)
+    yield this("no-dual-clip", quick=True)
+    yield this("no-dual-clip-kl", beta=0.04)
+    yield this("no-dual-clip-by-token", data={"by_token": True})
+    yield this("no-dual-clip-no-mask", rows="all", data={"equal_lengths": True})
+    yield this("no-dual-clip-on-policy", old=None)
 
 
 def _constant_cases(algorithm: str) -> Iterator[Case]:
@@ -328,7 +285,7 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
     if algorithm in {"grpo", "dapo", "gspo"}:
         yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
-        yield this("kl-far", beta=0.04, kl_clamp=None, data={"found": "far-reference"})
+        yield _rare(this("kl-far", beta=0.04, kl_clamp=None, data={"found": "far-reference"}))
     if algorithm not in (*LEVELS, "dapo"):
         return  # the others share the KL of one of these, over another denominator
     yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))
@@ -340,7 +297,7 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
 
 PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, keywords of the batch, changes of the loss
     ("near", {}, {}),
-    ("far", {"spread": 20.0}, {}),  # at |D| = 32 the rounding of D alone is 8 units
+    ("far", {"spread": 20.0}, {}),  # at |D| = 20 the rounding of D alone is 8 units
     ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
     ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
 )

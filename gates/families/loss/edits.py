@@ -99,6 +99,7 @@ KL_RATIOS = {
     "token": ("times the token's ratio", True),
     "sequence": ("times the row's ratio", True),
 }
+KL_AGGREGATIONS = ("row-mean", "row-sum", "token-mean")  # which a subject may declare
 HELD = frozenset(("token", "seq_mean", "seq_sum"))  # levels of a ratio under a cap or a gate
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
@@ -110,6 +111,8 @@ DECLARED = {  # as a subject declares what it computes, if it means it
     "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": 'bound=("log-clip",)'},
     "estimator": declarations("kl_estimator", ("k1", "k2", "k3")),
     "kl_ratio": declarations("kl_ratio", KL_RATIOS),
+    "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),
+    "kl_clamp": declarations("kl_clamp", (10.0,)),
 }
 WIDTHS = (0.1, 0.2, 0.28, 0.3)
 BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
@@ -288,7 +291,12 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
     yield from numbers("β", "beta", BETAS, asked)
     yield from mistakes("kl", PENALTIES, without=() if "old" in asked["given"] else ("old",))
     means = {name: f"KL averaged otherwise than the policy term: {words}" for name, (words, _) in MEANS.items()}
-    yield from mistakes("kl_mean", means, without=(asked["mean"], *_missing(asked)))
+    yield from mistakes("kl_mean", means, without=(asked["mean"], *KL_AGGREGATIONS, *_missing(asked)))
+    for name in KL_AGGREGATIONS:
+        if name not in {asked["mean"], asked["kl_mean"]}:
+            yield Edit(means[name], {"kl_mean": name}, convention=True)
+    if asked["kl_mean"] != "same":
+        yield Edit("KL averaged as the policy term", {"kl_mean": "same"}, convention=True)
     if asked["kl_clamp"] is not None:
         yield Edit("the KL's clamp ignored", {"kl_clamp": None})
     else:

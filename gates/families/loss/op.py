@@ -53,6 +53,8 @@ AXES_INPUTS = {  # optional inputs, given only in cases about them
         "about one; a single declared choice is passed only to a function that has this argument, or **keywords"
         for axis, words in AXES.items()
     },
+    "kl_aggregation": '"row-mean", "row-sum" or "token-mean": how the KL is averaged where it is not as the rest of the loss; passed '
+    "as the axes are",
     "vespo_k_positive": f"k of {_choosing('bound', 'taper')} where A ≥ 0",
     "vespo_lambda_positive": f"λ of {_choosing('bound', 'taper')} where A ≥ 0",
     "vespo_k_negative": f"k of {_choosing('bound', 'taper')} elsewhere",
@@ -76,7 +78,7 @@ def _preset(conventions: Mapping[str, Any]) -> dict[str, str]:
     return {} if row is None else {axis: getattr(row, axis) for axis in AXES}
 
 
-OF_VESPO = tuple(name for name in AXES_INPUTS if name not in AXES)
+OF_VESPO = tuple(name for name in AXES_INPUTS if name.startswith("vespo"))
 OF_ROWS = ("cispo_bound", "sapo_temperature_positive", "sapo_temperature_negative", *OF_VESPO)  # of presets
 POLICY_LOSS = Op(
     name="policy_loss",
@@ -125,7 +127,11 @@ POLICY_LOSS_IN_PARTS = replace(
     POLICY_LOSS,
     name="policy_loss_in_parts",
     inputs={
-        **{name: text for name, text in POLICY_LOSS.inputs.items() if name not in {*NOT_IN_PARTS, *AXES}},
+        **{
+            name: text
+            for name, text in POLICY_LOSS.inputs.items()
+            if name not in {*NOT_IN_PARTS, *AXES, "kl_aggregation"}
+        },
         "parts": "rows of each micro-batch, in order; they add up to B",
     },
     source="gradient accumulation over micro-batches, with the denominators of the whole step",

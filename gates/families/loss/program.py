@@ -71,7 +71,7 @@ def asked(call: Inputs) -> Choices:
         "kl": "given",
         "kl_ratio": call.get("kl_ratio") if beta else None,
         "kl_clamp": call.get("kl_clamp") if beta else None,
-        "kl_mean": "same",
+        "kl_mean": call.get("kl_aggregation") or "same",
         "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
         "numerator": "tokens",
         "sign": 1.0,

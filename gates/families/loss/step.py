@@ -98,7 +98,16 @@ class Step:
         """Return the log-ratio at a level: (B, T), or (B, 1) at a row level."""
         if level == "token":
             return log_ratio
-        return total(log_ratio, self.counts) / (self.tokens if level == "seq_mean" else 1.0)
+        return self.summed(log_ratio) / (self.tokens if level == "seq_mean" else 1.0)
+
+    def summed(self, log_ratio: Value) -> Value:
+        """Return the sum of a row's log-ratios, (B, 1).
+
+        Limits are those of the difference of two sums, which some programs compute: it rounds at the size of the log-probs.
+        """
+        if not self.data.bounded or log_ratio is not self.drift:
+            return total(log_ratio, self.counts)
+        return total(self.lp, self.counts) - total(self.logprobs("old"), self.counts)
 
     def ratio(self, level: str, log_ratio: Value) -> Value:
         """Return the ratio at a level: (B, T), or (B, 1) at a row level."""
@@ -159,7 +168,7 @@ ADVANTAGES: Mapping[str, Callable[[Value, Array], Value]] = {
 
 
 def _row(step: Step, log_ratio: Value, divisor: Any) -> Value:
-    return exp(total(log_ratio, step.counts) / divisor)
+    return exp(step.summed(log_ratio) / divisor)
 
 
 RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's choices, and mistakes

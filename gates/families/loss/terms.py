@@ -110,8 +110,13 @@ def penalty(step: Step) -> Value:
     estimate = kl_term(step)
     if step.chosen["kl"] != "padding too":
         estimate = where(step.counts, estimate, 0.0)
-    kind = step.chosen["kl_mean"]
-    return step.mean(estimate, None if kind == "same" else kind) * step.scalar(step.chosen["beta"])
+    return step.mean(estimate, kl_mean(step)) * step.scalar(step.chosen["beta"])
+
+
+def kl_mean(step: Step) -> str | None:
+    """Return how the KL is averaged; None: as the policy term."""
+    kind: str = step.chosen["kl_mean"]
+    return None if kind == "same" else kind
 
 
 def kl_term(step: Step) -> Value:

@@ -17,7 +17,7 @@ from gates.arithmetic.functions import exp, where
 from gates.arithmetic.number import UNIT, Floats, Number, gradient, number, widest
 from gates.families.loss.program import asked
 from gates.families.loss.step import BY_ROW, Step
-from gates.families.loss.terms import kl_term, surrogate, weighted
+from gates.families.loss.terms import kl_mean, kl_term, surrogate, weighted
 from gates.families.program import Data
 from gates.families.rows import Grid
 
@@ -79,11 +79,12 @@ def forms(grid: Grid, policy: Number, inputs: Mapping[str, Any]) -> tuple[list[N
         return [alone], slopes if by_hand is None else [*slopes, where(step.counts, by_hand, 0.0)]
     beta = step.scalar(call["beta"])
     estimate = where(step.counts, kl_term(step), 0.0)
-    whole, added = step.mean(term + beta * estimate), beta * step.mean(estimate)
+    added = beta * step.mean(estimate, kl_mean(step))
+    whole = step.mean(term + beta * estimate) if kl_mean(step) is None else alone + added
     slopes, of_kl = [gradient(whole, policy)[0]], _kl_slope(step)
     if by_hand is not None or of_kl is not None:
         first = gradient(alone, policy)[0] if by_hand is None else by_hand
-        second = gradient(added, policy)[0] if of_kl is None else of_kl * beta * step.row_weights()
+        second = gradient(added, policy)[0] if of_kl is None else of_kl * beta * step.row_weights(kl_mean(step))
         slopes.append(where(step.counts, first + second, 0.0))
     return [whole, alone + added], slopes
 

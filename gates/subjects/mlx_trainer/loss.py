@@ -65,6 +65,8 @@ def algorithm(name: str, constants: Mapping[str, Any], aggregation: str | None =
         raise ValueError(f"beta is {constants['beta']}, must be 0: the KL of {name!r} is in its reward")
     unread = {"kl_ratio", "kl_estimator"} if not constants.get("beta") else set()
     given = {NAMES.get(key, key): x for key, x in constants.items() if x is not None and key not in unread}
+    if "delta" in constants and hasattr(registry.settings_of(name), "delta"):  # PPO's default is a bound
+        given["delta"] = constants["delta"]
     if aggregation not in {None, "token-mean"}:  # a mean over tokens is named by its denominator
         given["aggregation"] = aggregation
     return registry.create(name, given)

@@ -59,7 +59,7 @@ def test_an_argument_that_another_one_kept_out_is_said() -> None:
     given = replace(CORRECT, gave=frozenset(("beta",)))
     assert sentences(CORRECT, left, given, provides=provides) == []
     declined = replace(left, cause="lacking", reason="only on Sundays")  # NotImplementedError declines a case
-    assert sentences(CORRECT, declined, provides=provides) == []
+    assert sentences(CORRECT, left, declined, provides=provides) == []
 
 
 @pytest.mark.parametrize("select", ["kl.k1.matches-definition", "*matches-definition"])

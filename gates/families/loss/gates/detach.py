@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.families import arrays
-from gates.families.loss import calls, laws
+from gates.families.loss import calls, choosing, laws
 from gates.families.loss import cases as loss_cases
 from gates.families.loss.gates import gradient
 from gates.families.loss.op import LOSS_CONSTANTS, LOSS_FROM_LOGITS, POLICY_LOSS
@@ -36,7 +36,7 @@ def _cases() -> Iterator[Case]:
                 continue
             name = f"{algorithm}-{'kl' if beta else 'plain'}"
             changes: dict[str, Any] = {"beta": beta} if beta else {}
-            conventions = {**loss_cases.case(algorithm, name, **changes).conventions, "ratio": loss_cases.BOTH_RATIOS}
+            conventions = {**loss_cases.case(algorithm, name, **changes).conventions, "ratio": choosing.BOTH_RATIOS}
             on_policy = partial(_on_policy, algorithm=algorithm, beta=beta)
             quick = not beta and algorithm in loss_cases.LEVELS
             yield Case(name, on_policy, quick=quick, conventions=conventions)
@@ -97,7 +97,7 @@ def _held(rng: np.random.Generator, name: str) -> dict[str, Any]:
 
 
 def _conventions(held: dict[str, Any]) -> dict[str, Any]:
-    ratio = loss_cases.BOTH_RATIOS if held.get("on_policy") else "off-policy"
+    ratio = choosing.BOTH_RATIOS if held.get("on_policy") else "off-policy"
     return {"algorithm": held["algorithm"], "dtype": "float32", "ratio": ratio}
 
 

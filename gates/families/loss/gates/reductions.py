@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.loss import calls, cases, laws
+from gates.families.loss import calls, cases, choosing, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.model import Case, Evidence, Probe, Trial, Wire
 from gates.registry import gate
@@ -166,7 +166,7 @@ def _cases() -> Iterator[Case]:
     for algorithm, other in (("sapo", "grpo"), ("gspo", "grpo"), ("gmpo", "gspo"), ("cispo", "dapo")):
         make = partial(_same_slope, algorithm=algorithm, other=other)
         yield _case(
-            f"{algorithm}-on-policy-has-the-slope-of-{other}", algorithm, make, ratio=cases.BOTH_RATIOS, other=other
+            f"{algorithm}-on-policy-has-the-slope-of-{other}", algorithm, make, ratio=choosing.BOTH_RATIOS, other=other
         )
 
 
