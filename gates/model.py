@@ -237,6 +237,8 @@ NEUTRAL: Mapping[str, Wire] = {  # inputs that a function may lack, with the val
     "xtc_probability": 0.0,
     "xtc_threshold": 0.125,  # of cases without XTC
     "repetition_penalty": 1.0,
+    "desirable_weight": 1.0,
+    "undesirable_weight": 1.0,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gates.diagnosis import samples
 from gates.diagnosis.diagnose import Diagnosis, diagnose
@@ -97,7 +97,38 @@ def _diagnosed(
             best is None or (diagnosed.named and best.diagnosis.words in diagnosed.diagnosis.words)
         ):
             best = diagnosed
+    if best is not None and best.diagnosis.kind == "convention":
+        best = _everywhere(program, worker, best, ordered, planned)
     return None if best is None else record(program, best, seconds=time.monotonic() - start)
+
+
+def _everywhere(
+    program: Program,
+    worker: Worker,
+    best: _DiagnosedCase,
+    verdicts: Sequence[Verdict],
+    planned: Mapping[tuple[str, str, str], PlannedCase],
+) -> _DiagnosedCase:
+    """Return a diagnosis of another choice, or one of a mistake if other failing cases are more than that choice.
+
+    A loss may make another choice and, where there is a KL, a mistake too.
+    """
+
+    def switched_on(verdict: Verdict) -> frozenset[str]:
+        conventions = planned[verdict.gate, verdict.subject, verdict.case].case.conventions
+        return frozenset(name for name, choice in conventions.items() if choice is not None and choice is not False)
+
+    kinds = {switched_on(verdict): verdict for verdict in reversed(verdicts)}
+    kinds.pop(switched_on(best.verdict), None)
+    for verdict in sorted(kinds.values(), key=lambda verdict: -len(switched_on(verdict)))[:TRIES]:
+        case = planned[verdict.gate, verdict.subject, verdict.case]
+        other = _of_case(program, worker, verdict, case)
+        if other is not None and other.diagnosis.kind not in {"convention", "as asked", "ambiguous"}:
+            words = f"{best.diagnosis.words}; and more in {verdict.case}"
+            if other.named:
+                words += f": {other.diagnosis.words}"
+            return replace(best, diagnosis=replace(best.diagnosis, kind="mistake", words=words, changes={}))
+    return best
 
 
 def _of_case(program: Program, worker: Worker, verdict: Verdict, case: PlannedCase) -> _DiagnosedCase | None:

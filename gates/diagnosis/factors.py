@@ -85,7 +85,8 @@ def counts(inputs: Inputs) -> Mapping[str, float]:
     """Return the counts and settings of a call by which a program may multiply or divide."""
     sizes: dict[str, float] = {}
     if np.ndim(inputs.get("policy", 0.0)) in {1, 2}:
-        mask = Grid.of(inputs, "policy").counts
+        marked = {**inputs, "lengths": None} if isinstance(inputs.get("lengths"), str) else inputs  # of IPO: a choice
+        mask = Grid.of(marked, "policy").counts
         sizes |= {"rows": len(mask), "slots": mask.shape[1], "tokens": mask.sum()}
         sizes |= {"rows with tokens": mask.any(axis=1).sum(), "tokens of the longest row": mask.sum(axis=1).max()}
     elif inputs.get("rewards") is not None:

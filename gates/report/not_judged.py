@@ -57,6 +57,9 @@ def counted(counts: Mapping[tuple[str, str, str], int], subject: str) -> list[st
     given_up = sorted(reason for reason in unasked if reason.startswith(GIVEN_UP))
     refuted = sum(count for reason, count in unasked.items() if reason not in given_up)
     of_presets = {reason.partition(OF_PRESETS)[0] for reason in mine if OF_PRESETS in reason}
+    together = {reason: count for reason, (_, count) in mine.items() if IMPOSSIBLE in reason}
+    impossible, few = sum(together.values()), len(together) <= 1
+    parts = []
     others = sorted(
         (
             reason
@@ -64,11 +67,13 @@ def counted(counts: Mapping[tuple[str, str, str], int], subject: str) -> list[st
             if status != "not asked"
             and reason not in choices
             and OF_PRESETS not in reason
+            and (IMPOSSIBLE not in reason or few)
             and not reason.endswith(f"{UNDEFINED}{subject}")
         ),
         key=lambda reason: (IMPOSSIBLE not in reason, reason),
     )
-    parts = []
+    if impossible and not few:
+        parts.append(f"{impossible} cases that do not go with what it declares (-v)")
     if ops:
         words = ", ".join(ops) if len(ops) <= FEW else "gates ops"
         parts.append(f"{len(ops)} {'op' if len(ops) == 1 else 'ops'} that {subject} does not have ({words})")

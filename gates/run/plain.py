@@ -23,7 +23,7 @@ def plain(gate: Gate, case: Case, inputs: Mapping[str, Any]) -> bool:
     """Whether a case holds ordinary numbers in arrays (B, T), and every optional argument has its neutral value.
 
     Cases of a definition or a law are plain unless their rows are flat, given by lengths or with holes, a dtype is half
-    precision, or an argument is given that a subject may lack.
+    precision, an argument is given that a subject may lack, or top-k asks for more tokens than there are.
     """
     if (case.level or gate.level) not in {"definition", "law"}:
         return False
@@ -31,6 +31,8 @@ def plain(gate: Gate, case: Case, inputs: Mapping[str, Any]) -> bool:
         return False
     optional = {name for op in gate.ops for name in op.optional if name not in {*AXES, *op.settings}}
     if any(inputs.get(name) is not None for name in optional):
+        return False
+    if (top_k := inputs.get("top_k")) and top_k >= inputs["logits"].shape[-1]:
         return False
     arrays = [value for value in inputs.values() if isinstance(value, np.ndarray)]
     if any(array.dtype.kind == "f" and array.dtype.name not in FULL for array in arrays):

@@ -106,6 +106,9 @@ def case(
     )
 
 
+OF_INPUTS = ("rows", "advantages", "dtype", "ratio")  # a law is about inputs of one layout and dtype
+
+
 def derived(
     case: Case,
     make: Callable[[np.random.Generator, Callable[[np.random.Generator], Any]], Any],
@@ -130,13 +133,13 @@ def derived(
         make=lambda rng: make(rng, case.make),
         conventions={**case.conventions, **asks},
         compose=composed_alike if compose else None,
-        **fields,
+        **{"changeable": tuple(name for name in case.changeable if name not in OF_INPUTS), **fields},
     )
 
 
 def _rare(case: Case) -> Case:
     """Return a case on rare input, where a failure is fragile."""
-    return derived(case, lambda rng, make: make(rng), level="robustness")
+    return derived(case, lambda rng, make: make(rng), level="robustness", changeable=case.changeable)
 
 
 def _widths(row: Algorithm, choice: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,6 +207,8 @@ def _one_sided(algorithm: str) -> Iterator[Case]:
     yield this("no-dual-clip-by-token", data={"by_token": True})
     yield this("no-dual-clip-no-mask", rows="all", data={"equal_lengths": True})
     yield this("no-dual-clip-on-policy", old=None)
+    yield this("no-dual-clip-by-prompt", dapo_denominator="group", group_size=4)
+    yield this("no-dual-clip-window", dapo_denominator="trl", tokens_in_step=171.5)
 
 
 def _constant_cases(algorithm: str) -> Iterator[Case]:

@@ -113,7 +113,13 @@ def unreadable_pairs(rng: np.random.Generator, *asked: Any, **choices: Any) -> d
 
 
 def labelled(
-    rng: np.random.Generator, *, dtype: str, shift: float, padding: str = "right", garbage: bool = False
+    rng: np.random.Generator,
+    *,
+    dtype: str,
+    shift: float,
+    padding: str = "right",
+    garbage: bool = False,
+    undesirable_weight: float = 1.33,
 ) -> dict[str, Any]:
     """Return a call of `kto_loss`, the mean of the mismatched log-ratios around `shift`."""
     inputs: dict[str, Any] = rows(rng, 2 * PAIRS, 0.5, dtype, padding=padding)
@@ -124,7 +130,7 @@ def labelled(
         "mismatched": rng.normal(shift, 1.0, 12).astype(dtype),
         "beta": 0.4,
         "desirable_weight": 1.0,
-        "undesirable_weight": 1.33,
+        "undesirable_weight": undesirable_weight,
     }
 
 

@@ -12,7 +12,7 @@ from gates.families import arrays, layouts, row_inputs
 from gates.families.advantages import recurrence
 from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.units import UNIT
-from gates.model import Case, Draw, Evidence, Op, Output, Probe, Trial
+from gates.model import Case, Draw, Evidence, Level, Op, Output, Probe, Trial
 from gates.registry import gate
 from reference.oracle import gae as oracle
 
@@ -75,21 +75,25 @@ def _make(
     return row_inputs.passed(made, mask, rows)
 
 
+def _case(
+    name: str, rows: str, dtype: str = "float32", *, quick: bool = False, level: Level | None = None, **changes: Any
+) -> Case:
+    conventions = {"dtype": dtype, "rows": "all" if rows == "whole" else rows}
+    make = partial(_make, dtype=dtype, rows=rows, **changes)
+    return Case(f"{name}-{dtype}", make, quick=quick, level=level, conventions=conventions)
+
+
 def _cases() -> Iterator[Case]:
     for rows in ROWS:
-        make = partial(_make, dtype="float32", rows=rows)
-        yield Case(f"tokens-{rows}-float32", make, quick=True, conventions={"dtype": "float32"})
+        yield _case(f"tokens-{rows}", rows, quick=True)
     for name, settings in SETTINGS.items():
-        make = partial(_make, dtype="float32", rows="mask", settings=settings)
-        yield Case(f"tokens-{name}-float32", make, quick=True, conventions={"dtype": "float32"})
+        yield _case(f"tokens-{name}", "mask", settings=settings, quick=True)
+    for rows in ("holes", "lengths", "flat", "whole"):  # for libraries without flags and values that follow
+        yield _case(f"tokens-{rows}-nothing-after", rows, settings=SETTINGS["nothing-after"])
     for rows in ("holes", "flat"):
-        make = partial(_make, dtype="float64", rows=rows)
-        yield Case(f"tokens-{rows}-float64", make, quick=rows == "holes", conventions={"dtype": "float64"})
+        yield _case(f"tokens-{rows}", rows, "float64", quick=rows == "holes")
     for dtype in ("float32", "float64"):
-        make = partial(_make, dtype=dtype, rows="mask", hostile=True)
-        yield Case(
-            f"masked-nan-{dtype}", make, quick=dtype == "float32", level="hardening", conventions={"dtype": dtype}
-        )
+        yield _case("masked-nan", "mask", dtype, hostile=True, quick=dtype == "float32", level="hardening")
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:

@@ -235,6 +235,9 @@ def _kto_cases() -> Iterator[Case]:
     for dtype, (name, shift) in product(DTYPES, (("ahead", 2.0), ("behind", -2.0))):
         yield _kto_case(f"{name}-ordinary", dtype, shift=shift, quick=True)
     yield _kto_case("left-padded", shift=2.0, padding="left")
+    for shift in (-2.0, 2.0):  # libraries without weights
+        yield _kto_case(f"unit-weights-{shift:g}", shift=shift, undesirable_weight=1.0)
+    yield _kto_case("unit-weights", "float64", shift=2.0, undesirable_weight=1.0)
     yield _kto_case("unreadable", shift=2.0, garbage=True, level="hardening", quick=True)
 
 
