@@ -14,6 +14,7 @@ from gates.model import DEFAULT, FAILURES, GRADES, STRICT, Grade, failing
 from gates.report import diagnosis, not_judged, smallest
 from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, counted_mutants, totals
 from gates.report.labels import DEPARTS, NOTHING
+from gates.report.plainly import plainly, rare
 from gates.report.wrap import sentence, wrapped
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
@@ -40,7 +41,9 @@ ROWS = 8  # ops of a run that have rows of their own; the others are named
 FEW = 3  # correct variants of an op, such as policy_loss[grpo], up to which each is named
 MOST_PROBLEMS = 3
 REASON, SMALLEST = 4, 4  # lines at most
-PLAIN = ("numpy", "python")  # versions that are not the subject's own
+NOT_OWN = frozenset(  # versions that are not the subject's own
+    ("numpy", "python", "torch", "mlx", "jax", "jaxlib", "tensorflow", "transformers")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +144,9 @@ def _badness(grades: Sequence[OpGrade]) -> int:
 def named(run: Ended, subject: str) -> str:
     """Return a subject with its version, where it reports one: `mylib 0.3`."""
     versions = run.versions.get(subject, {})
-    own = [version for name, version in versions.items() if name.lower() not in PLAIN]
-    version = versions.get(subject.partition("@")[0]) or (own[0] if len(own) == 1 else "")
+    own = [version for name, version in versions.items() if name.lower() not in NOT_OWN]
+    library = subject.partition("@")[0].removesuffix("_gates")
+    version = versions.get(library) or (own[0] if len(own) == 1 else "")
     return one_line(f"{subject} {version}".rstrip())
 
 
@@ -198,7 +202,7 @@ def _row(run: Ended, grade: OpGrade, name: int, width: int) -> list[Text]:
         rest.append(f"({grade.count})")
     item = run.smallest.get((grade.subject, grade.op))
     if item is not None and (words := smallest.in_short(item)):
-        rest += sentence(one_line(words), width - column, SMALLEST)
+        rest += sentence(one_line(plainly(words)), width - column, SMALLEST)
     first = Text(MARGIN)
     first.append(f"{grade.status.upper():{STATUS}}", style=STYLES[grade.status])
     first.append(op)
@@ -217,7 +221,9 @@ def reason(grade: OpGrade) -> str:
     verdict = grade.verdict
     if waived := verdict.waived:
         return f"{waived.status}, waived until {waived.expires} by {waived.owner} ({waived.issue}): {waived.reason}"
-    return verdict.reason
+    words = plainly(verdict.reason)
+    cause = rare(verdict.gate, verdict.case) if verdict.status == "fragile" else ""
+    return f"{cause}: {words}" if cause else words
 
 
 def _listed(word: str, status: str, pieces: Sequence[str], width: int) -> list[Text]:

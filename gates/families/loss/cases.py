@@ -201,14 +201,14 @@ def _bound_cases(algorithm: str) -> Iterator[Case]:
 
 def _one_sided(algorithm: str) -> Iterator[Case]:
     """Yield the cases of a preset with a dual clip for libraries that have none."""
-    this = partial(case, algorithm, delta=None)
-    yield this("no-dual-clip", quick=True)
-    yield this("no-dual-clip-kl", beta=0.04)
-    yield this("no-dual-clip-by-token", data={"by_token": True})
-    yield this("no-dual-clip-no-mask", rows="all", data={"equal_lengths": True})
-    yield this("no-dual-clip-on-policy", old=None)
-    yield this("no-dual-clip-by-prompt", dapo_denominator="group", group_size=4)
-    yield this("no-dual-clip-window", dapo_denominator="trl", tokens_in_step=171.5)
+    this, near = partial(case, algorithm, delta=None), {"spread": 0.3}
+    yield this("no-dual-clip", data=near, quick=True)
+    yield this("no-dual-clip-kl", data=near, beta=0.04)
+    yield this("no-dual-clip-by-token", data={**near, "by_token": True})
+    yield this("no-dual-clip-no-mask", rows="all", data={**near, "equal_lengths": True})
+    yield this("no-dual-clip-on-policy", data=near, old=None)
+    yield this("no-dual-clip-by-prompt", data=near, dapo_denominator="group", group_size=4)
+    yield this("no-dual-clip-window", data=near, dapo_denominator="trl", tokens_in_step=171.5)
 
 
 def _constant_cases(algorithm: str) -> Iterator[Case]:
