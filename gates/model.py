@@ -242,6 +242,11 @@ NEUTRAL: Mapping[str, Wire] = {  # inputs that a function may lack, with the val
 }
 
 
+def asks(name: str, value: Any) -> bool:
+    """Whether an input has another value than its neutral one."""
+    return isinstance(value, np.ndarray) or (value is not None and value != NEUTRAL.get(name))
+
+
 @dataclass(frozen=True, slots=True)
 class Provided:
     """One op that a subject provides, with the conventions that it declares at the handshake.

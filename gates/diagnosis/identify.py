@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from gates.diagnosis import samples
 from gates.diagnosis.diagnose import Diagnosis, identify
 from gates.families.program import Inputs, Program, Sample
-from gates.model import Case, Gate, Subject, UnsupportedError
+from gates.model import NEUTRAL, Case, Gate, Subject, UnsupportedError, asks
 from gates.run.choices import chosen
 from gates.run.judge import lacking
 from gates.run.plan import PlannedCase, case_seed
@@ -27,6 +29,7 @@ class Identified:
         settings: the scalar and text arguments of the calls.
         inputs: number of designed calls that were answered.
         reason: why there is no diagnosis.
+        untried: what no call gave: arguments of the function that had their neutral value, and a row without tokens.
     """
 
     op: str
@@ -34,6 +37,7 @@ class Identified:
     settings: Mapping[str, object]
     inputs: int
     reason: str = ""
+    untried: tuple[str, ...] = ()
 
 
 def ops_of(subject: Subject) -> frozenset[str]:
@@ -62,7 +66,8 @@ def identified(program: Program, gates: Iterable[Gate], subject: Subject, thread
         for example in _examples(program, gates, subject, worker):
             answered = samples.ask(program, worker, example)
             if len(answered) >= samples.LEAST:
-                return Identified(program.op, identify(program, answered), _settings(answered[0]), len(answered))
+                diagnosis, untried = identify(program, answered), _untried(program, answered, gates, worker)
+                return Identified(program.op, diagnosis, _settings(answered[0]), len(answered), untried=untried)
             if not worker.alive:
                 worker = Worker.start(subject, threads=threads)
     finally:
@@ -93,6 +98,24 @@ def _cases(program: Program, gates: Iterable[Gate]) -> Iterator[tuple[Gate, Case
     for gate in gates:
         if gate.ops[0].name == program.op and gate.level == "definition":
             yield from ((gate, case) for case in gate.cases if case.quick and case.level in {None, "definition"})
+
+
+def _untried(program: Program, answered: Sequence[Sample], gates: Iterable[Gate], worker: Worker) -> tuple[str, ...]:
+    """Return what no call gave: arguments that the function has, and rows without tokens."""
+    op = next(gate.main for gate in gates if gate.main.name == program.op)
+    provided = worker.hello.provides[program.op]
+    declared = provided.conventions
+    names = [
+        name
+        for name in op.inputs
+        if (name in NEUTRAL or name in op.optional) and name not in op.settings and not provided.lacks(name)
+        if {*declared.get(name, (0, 1))} - {None} != set()
+    ]
+    untried = [name for name in names if not any(asks(name, sample.inputs.get(name)) for sample in answered)]
+    masks = [sample.inputs["mask"] for sample in answered if sample.inputs.get("mask") is not None]
+    if masks and all(np.asarray(mask).any(axis=1).all() for mask in masks):
+        untried.append("a row without tokens")
+    return tuple(untried)
 
 
 def _settings(sample: Sample) -> dict[str, object]:

@@ -28,8 +28,10 @@ def lines(subject: str, identified: Identified) -> str:
         asked = "what its settings ask for"
         words = diagnosis.words.replace("as asked", asked) if diagnosis.kind == "as asked" else diagnosis.words
         called += f"; error {diagnosis.rho:.2g} of its limits"
+    untried = ", ".join(identified.untried)
+    parts = [called, *([f"  not tried: {untried}; gates check asks these"] if untried else [])]
     verb = "" if diagnosis.kind == "ambiguous" else "computes: "
-    return "\n".join(map(one_line, (f"{identified.op} of {subject}  {verb}{words}", called)))
+    return "\n".join(map(one_line, (f"{identified.op} of {subject}  {verb}{words}", *parts)))
 
 
 def record(subject: str, identified: Identified) -> dict[str, Any]:
@@ -39,7 +41,14 @@ def record(subject: str, identified: Identified) -> dict[str, Any]:
         return {**base, "kind": "not called", "computes": "", "reason": identified.reason}
     diagnosis = identified.diagnosis
     rho = None if math.isnan(diagnosis.rho) else diagnosis.rho
-    return {**base, "kind": diagnosis.kind, "computes": diagnosis.words, "where": diagnosis.where, "rho": rho}
+    return {
+        **base,
+        "kind": diagnosis.kind,
+        "computes": diagnosis.words,
+        "where": diagnosis.where,
+        "rho": rho,
+        "untried": identified.untried,
+    }
 
 
 def exit_code(ops: Sequence[Identified]) -> ExitCode:

@@ -31,6 +31,7 @@ from gates.model import (
     SubjectFaultError,
     UnsupportedError,
     Wire,
+    asks,
     precondition,
 )
 from gates.run.compare import worst, worst_claimed
@@ -176,7 +177,7 @@ class RunningTrial(RunningDraw):
         """
         provided = self._provided(op)
         given = {name: value for name, value in inputs.items() if not provided.omits(name, inputs)}
-        self.gave |= {name for name in given if name in NEUTRAL and _asks(name, given[name])}
+        self.gave |= {name for name in given if name in NEUTRAL and asks(name, given[name])}
         if lacked := [name for name in given if (name in op.optional or name in NEUTRAL) and provided.lacks(name)]:
             raise UnsupportedError(_declined(op, lacked[0], given[lacked[0]]), lacked[0])
         outcome = self.caller(op.name, given, layout or {}, kill_after_s)
@@ -305,11 +306,6 @@ def _far_off(got: Wire, want: Wire) -> bool:
     """Whether a number is off by more than a thousandth of an ordinary value: no digits were lost, it is another number."""
     off = np.abs(np.subtract(got, want, dtype=np.float64))
     return bool(np.any(off > FAR_OFF * np.maximum(1.0, np.abs(np.asarray(want, np.float64)))))
-
-
-def _asks(name: str, value: Wire) -> bool:
-    """Whether a value of an input with a neutral one is another one."""
-    return isinstance(value, np.ndarray) or (value is not None and value != NEUTRAL[name])
 
 
 def _declined(op: Op, name: str, value: Wire) -> str:
