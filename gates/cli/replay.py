@@ -57,7 +57,8 @@ def replay(
     outcome = replaying.replay(recorded, registry, chosen, model)
     if emit_test:
         path = emitting.emit(file, recorded, outcome, chosen, registry, out, model)
-        typer.echo(f"wrote {path}; run it with: pytest {shlex.quote(str(path))}")
+        pytest = f"{shlex.quote(str(chosen.python))} -m pytest" if chosen.python else "pytest"
+        typer.echo(f"wrote {path}; run it with: {pytest} {shlex.quote(str(path))}")
         return
     ops = registry.gates[recorded.gate].ops
     description = describe(outcome, ops, recorded.inputs, recorded.cut) if outcome.state == "fails" else outcome.reason

@@ -190,7 +190,7 @@ def _inert(text: str) -> str:
 
 def _plain(recorded: Counterexample, answer: Answer, subject: Subject, registry: Registry) -> dict[str, Any] | None:
     """Return the template values of a test without Gates, or None if the test needs Gates."""
-    if subject.python or subject.entry.suffix != ".py" or subject.settings or subject.preload:
+    if subject.entry.suffix != ".py" or subject.settings or subject.preload:
         return None
     if elements(recorded.inputs) > INLINE or answer.failing is None:
         return None

@@ -19,6 +19,7 @@ MODES = {
     "floor": "the larger of std and ε",
     "threshold-add": "0 where std < ε, else std + ε",
 }
+USUAL = ("add", "inside", "threshold")  # that one deviation, of the batch, can tell apart
 OTHER_MODES = {
     "one below": "not divided where std < ε",
     "nothing": "no ε beside the deviation",
@@ -103,7 +104,7 @@ def _scaled(asked: Choices) -> Iterator[Edit]:
     """Yield other baselines, scales, ddof and ε."""
     yield from others("baseline", BASELINES, asked, "baseline: {}")
     if asked["scale"] == "none":
-        for scale, ddof, mode, size in product(("group", "batch"), (0, 1), MODES, SIZES):
+        for scale, ddof, mode, size in product(("group", "batch"), (0, 1), USUAL, SIZES):
             change = {"scale": scale, "ddof": ddof, "eps": size, "eps_mode": mode}
             yield Edit(named(scale, ddof, size, mode), change, True, SCALES["none"])
         return
@@ -111,7 +112,7 @@ def _scaled(asked: Choices) -> Iterator[Edit]:
     other = "batch" if asked["scale"] == "group" else "group"
     yield Edit(f"divided by {SCALES[other]}", {"scale": other}, True, SCALES[asked["scale"]])
     yield Edit("divided by the mean of the groups' deviations", {"scale": "mean of the groups'"})
-    for ddof, mode, size in product((0, 1), MODES, SIZES):
+    for ddof, mode, size in product((0, 1), MODES if asked["scale"] == "group" else USUAL, SIZES):
         if (ddof, mode, size) != (asked["ddof"], asked["eps_mode"], asked["eps"]):
             yield constants(asked, ddof, size, mode)
     for mode, words in OTHER_MODES.items():
