@@ -6,6 +6,7 @@ is asked the cases of GSPO with that aggregation, and graded as "gspo, token mea
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from gates.model import Case, Gate, Op, Provided, UnsupportedError, Wire
@@ -21,9 +22,11 @@ def chosen(planned: PlannedCase, hello: Hello) -> PlannedCase:
     """
     gate, case = planned.gate, planned.case
     provided = hello.provides.get(gate.main.name)
-    for overridden in (overrides, _changed):  # the axes first: they decide which bounds there are
-        if other := overridden(gate.main, case, provided):
-            case = _composed(gate, case, other)
+    if axes := overrides(gate.main, case, provided):  # they decide which bounds there are
+        case = _composed(gate, case, axes)
+    if (other := _changed(case, provided)) and case.compose is not None:
+        with suppress(ValueError):  # what does not go together is lacking, as it would be without a composition
+            case = case.compose(other)
     return planned if case is planned.case else replace(planned, case=case)
 
 
@@ -38,7 +41,7 @@ def overrides(op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
     return declared
 
 
-def _changed(_op: Op, case: Case, provided: Provided | None) -> dict[str, Wire]:
+def _changed(case: Case, provided: Provided | None) -> dict[str, Wire]:
     """Return the declared choice of each convention that the case can be asked with instead of its own."""
     declared = provided.conventions if provided else {}
     return {

@@ -291,6 +291,8 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     if algorithm in {"grpo", "dapo", "gspo"}:
         yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
         yield _rare(this("kl-far", beta=0.04, kl_clamp=None, data={"found": "far-reference"}))
+    for aggregation in {"grpo": ("token-mean", "row-sum"), "dapo": ("row-mean",)}.get(algorithm, ()):
+        yield this(f"kl-{aggregation}", beta=0.3, kl_aggregation=aggregation, quick=aggregation == "token-mean")
     if algorithm not in (*LEVELS, "dapo"):
         return  # the others share the KL of one of these, over another denominator
     yield from (this(f"kl-times-{level}-ratio", beta=0.04, kl_ratio=level) for level in ("token", "sequence"))

@@ -82,6 +82,7 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     ratio_level: str | None = None,
     bound: str | None = None,
     aggregation: str | None = None,
+    kl_aggregation: str | None = None,
     **bounds: Any,
 ) -> tuple[float, Array]:
     """Return the loss to minimise and its gradient with respect to the policy's log-probs."""
@@ -117,10 +118,16 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
                 )
             right = terms.select(where.wide("reference", reference), where.valid)
             kl, pull = kl_term(step, right, kl_estimator, kl_ratio, kl_clamp)
-            scaled = _rounded(beta, like) * weight
+            of_kl = weight if kl_aggregation is None else _weights_of_kl(kl_aggregation, where.valid)
+            scaled = _rounded(beta, like) * of_kl
             summands, gradient = summands + scaled * kl, gradient + scaled * pull
         loss = terms.total(terms.select(summands, where.valid))
     return loss, where.narrow(terms.select(gradient, where.valid), like)
+
+
+def _weights_of_kl(aggregation: str, valid: Array) -> Array:
+    unread = dict.fromkeys(("max_length", "micro_batches", "group_size", "tokens_in_step"))
+    return ROW_WEIGHTS[aggregation](valid, dapo_denominator="global", **unread)[:, None]
 
 
 def loss_of_completions(

@@ -24,6 +24,9 @@ OTHERS = tuple(  # the other presets whose loss is not another one's with one ad
 )
 
 
+OF_MORE = frozenset(name for name in OTHERS if not ALGORITHMS[name].constants.keys() <= BASE.keys())
+
+
 def _make(
     rng: np.random.Generator, temperature: float, beta: float, algorithm: str = "grpo", *, on_policy: bool = False
 ) -> dict[str, Any]:
@@ -98,7 +101,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
         _case("temperature", temperature=0.7),
         _case("with-kl", beta=0.04),
         _case("on-policy", on_policy=True),
-        *(_case(f"{name}-prompts", algorithm=name, temperature=0.7) for name in OTHERS),
+        *(_case(f"{name}-prompts", algorithm=name, temperature=0.7, quick=name in OF_MORE) for name in OTHERS),
     ),
     bounds={
         "largest |gradient| at logits that predict no completion token": Bound(

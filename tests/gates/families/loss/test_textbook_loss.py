@@ -59,12 +59,16 @@ class TestPolicyLoss:
 
     @pytest.mark.parametrize("algorithm", ALGORITHMS)
     def test_limits_are_near_the_roundings(self, algorithm: str) -> None:
-        """Nowhere above 2e-5 of the sum of |terms|: a hundredth of any mistake that matters."""
+        """Nowhere above 2e-5 of the sum of |terms|: a hundredth of any mistake that matters.
+
+        A row's product, whose log-probs may be summed before they are subtracted, has five times as much.
+        """
+        room = 1e-4 if ALGORITHMS[algorithm].ratio_level == "seq_sum" else 2e-5
         for case in cases.cases_of(algorithm):
             inputs: Any = case.make(np.random.default_rng(1))
             wanted = losses.policy_loss(**calls.rounded(inputs))
             limits = textbook.policy_loss(**inputs)
-            assert limits["loss"] <= 2e-5 * wanted.loss_scale, case.name
+            assert limits["loss"] <= room * wanted.loss_scale, case.name
             sure = ~wanted.near_branch
-            assert np.median(limits["gradient"][sure]) <= 2e-5 * wanted.gradient_scale.max(), case.name
+            assert np.median(limits["gradient"][sure]) <= room * wanted.gradient_scale.max(), case.name
             assert np.all(limits["gradient"][~calls.valid(inputs)] == 0.0), case.name
