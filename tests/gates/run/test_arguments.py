@@ -119,8 +119,19 @@ def test_a_required_argument_that_is_lacking_is_named(tmp_path: Path) -> None:
             "double has no argument `kl_estimator`, which this case gives: 'k3'; "  # noqa: ISC004
             "declare kl_estimator=('k3',) if it has this choice alone",
         ),
+        ("def double(x):\n    return {'y': 2 * x}", {"label_smoothing": 0.0}, ""),
+        (
+            "def double(x):\n    return {'y': 2 * x}",
+            {"old": None, "epsilon_low": 0.2, "epsilon_high": 0.3, "delta": 2.0, "cispo_bound": None},
+            "",
+        ),
+        (
+            "def double(x, cispo_bound):\n    return {'y': 2 * x}",
+            {"old": None, "epsilon_high": 0.3, "cispo_bound": "absolute"},
+            "double has no argument `epsilon_high`, which this case gives: 0.3",
+        ),
     ],
-    ids=["neutral", "one width", "two widths", "another value"],
+    ids=["neutral", "one width", "two widths", "another value", "no smoothing", "on policy", "absolute cap"],
 )
 def test_a_neutral_value_is_left_out(tmp_path: Path, text: str, inputs: dict[str, Any], reason: str) -> None:
     """A function that has no argument for it is asked the case; one that would need it is not."""

@@ -82,6 +82,8 @@ def _cases() -> Iterator[Case]:
     for name, settings in SETTINGS.items():
         make = partial(_make, dtype="float32", rows="mask", settings=settings)
         yield Case(f"tokens-{name}-float32", make, quick=True, conventions={"dtype": "float32"})
+    make = partial(_make, dtype="float32", rows="whole", settings=SETTINGS["nothing-after"])  # as a textbook's function
+    yield Case("tokens-whole-nothing-after-float32", make, quick=True, conventions={"dtype": "float32"})
     for rows in ("holes", "flat"):
         make = partial(_make, dtype="float64", rows=rows)
         yield Case(f"tokens-{rows}-float64", make, quick=rows == "holes", conventions={"dtype": "float64"})
