@@ -225,7 +225,7 @@ NEUTRAL: Mapping[str, Wire] = {  # inputs that a function may lack, with the val
     **dict.fromkeys(("max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step", "cispo_bound")),
     **dict.fromkeys(("epsilon_low", "epsilon_high", "sapo_temperature_positive", "sapo_temperature_negative")),
     **dict.fromkeys(("ddof", "eps", "eps_mode", "bootstrap", "terminal", "c_min", "history", "xtc_coin")),
-    **dict.fromkeys(("penalty", "margin", "nll", "attention_mask")),
+    **dict.fromkeys(("penalty", "margin", "nll", "attention_mask", "grad_entropy")),
     "label_smoothing": 0.0,
     "kl_ratio": "none",
     "reduction": "none",
