@@ -1,4 +1,4 @@
-"""PPO's and REINFORCE++'s losses with a masked mean whose denominator has 1e-8, in MLX; float32.
+"""DAPO's and REINFORCE++'s loss with a masked mean whose denominator has 1e-8, in MLX; float32.
 
 gates check loss --subject tests/honest/mlx_loss_masked_mean.py
 """
@@ -51,5 +51,5 @@ def policy_loss(
 
 OPS = {"policy_loss": policy_loss}
 CONVENTIONS = {
-    "policy_loss": {"algorithm": ("ppo", "reinforce++"), "dapo_denominator": ("global",), "dtype": ("float32",)}
+    "policy_loss": {"algorithm": ("dapo", "reinforce++"), "dapo_denominator": ("global",), "dtype": ("float32",)}
 }
