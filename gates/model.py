@@ -225,7 +225,8 @@ NEUTRAL: Mapping[str, Wire] = {  # inputs that a function may lack, with the val
     **dict.fromkeys(("max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step", "cispo_bound")),
     **dict.fromkeys(("epsilon_low", "epsilon_high", "sapo_temperature_positive", "sapo_temperature_negative")),
     **dict.fromkeys(("ddof", "eps", "eps_mode", "bootstrap", "terminal", "c_min", "history", "xtc_coin")),
-    **dict.fromkeys(("label_smoothing", "penalty", "margin", "nll", "attention_mask")),
+    **dict.fromkeys(("penalty", "margin", "nll", "attention_mask", "grad_entropy")),
+    "label_smoothing": 0.0,
     "kl_ratio": "none",
     "reduction": "none",
     "beta": 0.0,
@@ -240,6 +241,7 @@ NEUTRAL: Mapping[str, Wire] = {  # inputs that a function may lack, with the val
     "desirable_weight": 1.0,
     "undesirable_weight": 1.0,
 }
+BOUNDS_OF_RATIO = ("epsilon_low", "epsilon_high", "delta")  # none of them reaches a ratio of 1
 
 
 def asks(name: str, value: Any) -> bool:
@@ -267,13 +269,16 @@ class Provided:
     def omits(self, name: str, inputs: Mapping[str, Any]) -> bool:
         """Whether an input is left out: its function has no argument for it, and its value asks for nothing more.
 
-        That is its neutral value, or as `epsilon_high` that of `epsilon_low`: a function with one width.
+        That is its neutral value; as `epsilon_high` that of `epsilon_low`, for a function with one width; or any bound of
+        the ratio on policy, where every ratio is 1. An absolute cap alone may lie below 1.
         """
         value = inputs[name]
         if not self.lacks(name) or isinstance(value, np.ndarray):
             return False
         one_width = name == "epsilon_high" and value == inputs.get("epsilon_low")
-        return value is None or one_width or (name in NEUTRAL and bool(value == NEUTRAL[name]))
+        on_policy = "old" in inputs and inputs["old"] is None and inputs.get("cispo_bound") != "absolute"
+        inert = name in NEUTRAL and bool(value == NEUTRAL[name])
+        return value is None or one_width or inert or (on_policy and name in BOUNDS_OF_RATIO)
 
     def lacks(self, name: str) -> bool:
         """Whether its function is known to have no argument of this name, which would be passed to it."""

@@ -4,14 +4,14 @@
     .venv/bin/python tools/honest_proof.py --seeds 100        # recorded too; fewer seeds are not
     .venv/bin/python tools/honest_proof.py kl --seeds 20      # one family, not recorded
     .venv/bin/python tools/honest_proof.py ratio --again      # after a change of its gates; updates the record
-    TORCH_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
+    TORCH_PYTHON=env/bin/python JAX_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
 
 Every case is judged at 20 seeds. Each further seed judges a twelfth of the quick cases in turn, which cover every regime, so
 that every op is judged at all seeds and each quick case at a hundred.
 
 The programs are tests/honest/FRAMEWORK_FAMILY.py: each op as an ordinary author writes it, in the data's dtype. Only
-claims that are graded `wrong` are judged (definitions and laws). Programs of PyTorch need its interpreter in TORCH_PYTHON;
-without it, or without MLX, they are listed as left out.
+claims that are graded `wrong` are judged (definitions and laws). Programs of PyTorch and JAX need an interpreter that has the
+framework in TORCH_PYTHON and JAX_PYTHON; without it, or without MLX, they are listed as left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EVERY_CASE = 20  # seeds at which all cases are judged
 TURNS = 12  # after these, a quick case is judged at every twelfth seed
 BLOCK = 100  # seeds that share workers, since torch takes seconds to start
 ASKED = frozenset(("definition", "law"))  # levels of claims that can make a program wrong
-MODULES = {"numpy": "numpy", "mlx": "mlx", "torch": "torch"}
+MODULES = {"numpy": "numpy", "mlx": "mlx", "torch": "torch", "jax": "jax"}
 
 
 @dataclass(slots=True)

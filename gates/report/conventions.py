@@ -90,6 +90,9 @@ CONVENTIONS = {
     "nll_tokens": Convention(
         "over which tokens ORPO's likelihood runs", 'nll_tokens=("completion",): the completion alone; ("all",): the prompt too'
     ),
+    "reference_free": Convention(
+        "whether dpo, hinge, ipo and dpop are asked without a reference", "reference_free=(False,): there always is one"
+    ),
     "prompt": Convention(
         "whether both completions of a pair begin with the same prompt",
         'prompt=("shared",): its tokens may be scored, the difference cancels',

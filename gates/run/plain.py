@@ -15,6 +15,7 @@ NEUTRAL: Final[Mapping[str, Any]] = {  # conventions of a plain case, where it h
     "weights": False,
     "ids_per_position": "one",
     "empty_rows": False,
+    "reference_free": False,
 }
 FULL: Final = ("float32", "float64")
 

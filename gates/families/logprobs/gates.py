@@ -293,7 +293,7 @@ def _backward_make(
 def _backward_cases() -> Iterator[Case]:
     for case in _cases():
         for name, entropy in (("", False), ("-entropy", True)):
-            if entropy or case.name == "normal-float32":
+            if entropy or case.name in {"normal-float32", "hot-float32"}:
                 make = partial(_backward_make, case.make, entropy=entropy)  # type: ignore[arg-type]
                 yield replace(case, name=f"{case.name}{name}", make=make)
 

@@ -119,8 +119,24 @@ def test_a_required_argument_that_is_lacking_is_named(tmp_path: Path) -> None:
             "double has no argument `kl_estimator`, which this case gives: 'k3'; "  # noqa: ISC004
             "declare kl_estimator=('k3',) if it has this choice alone",
         ),
+        ("def double(x):\n    return {'y': 2 * x}", {"label_smoothing": 0.0}, ""),
+        (
+            "def double(x):\n    return {'y': 2 * x}",
+            {"old": None, "epsilon_low": 0.2, "epsilon_high": 0.3, "delta": 2.0, "cispo_bound": None},
+            "",
+        ),
+        (
+            "def double(x, cispo_bound):\n    return {'y': 2 * x}",
+            {"old": None, "epsilon_high": 0.3, "cispo_bound": "absolute"},
+            "double has no argument `epsilon_high`, which this case gives: 0.3",
+        ),
+        (
+            "def double(x):\n    return {'y': 2 * x}",
+            {"grad_entropy": 2.0},
+            "double has no argument `grad_entropy`, which this case gives: 2.0",
+        ),
     ],
-    ids=["neutral", "one width", "two widths", "another value"],
+    ids=["neutral", "one width", "two widths", "another value", "no smoothing", "on policy", "absolute cap", "entropy"],
 )
 def test_a_neutral_value_is_left_out(tmp_path: Path, text: str, inputs: dict[str, Any], reason: str) -> None:
     """A function that has no argument for it is asked the case; one that would need it is not."""
@@ -128,7 +144,7 @@ def test_a_neutral_value_is_left_out(tmp_path: Path, text: str, inputs: dict[str
     verdict = judged(tmp_path, text, gate(op, **inputs))
     assert (verdict.status, verdict.reason) == ("unsupported" if reason else "correct", reason)
     asked = {name for name in inputs if f"{name})" in text or f"{name}," in text}
-    assert verdict.gave == asked | ({"epsilon_high", "kl_estimator"} & set(inputs) if reason else set())
+    assert verdict.gave == asked | ({"epsilon_high", "kl_estimator", "grad_entropy"} & set(inputs) if reason else set())
 
 
 def test_a_declared_choice_needs_no_argument(tmp_path: Path) -> None:

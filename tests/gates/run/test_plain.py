@@ -35,6 +35,10 @@ def verdict_of(gate: str, case: str) -> bool:
         ("logprobs.selective.matches-definition", "several-float32", False),
         ("logprobs.selective.matches-definition", "some-ignored-float32", False),
         ("advantages.matches-definition", "group-mean-add-ddof1-float32", True),
+        ("preference.dpo.matches-definition", "plain-ordinary-float32", True),
+        ("preference.dpo.matches-definition", "plain-no-reference-float32", False),
+        ("preference.reference-free", "plain-free-dpo-float32", False),
+        ("preference.simpo.matches-definition", "plain-ordinary-float32", True),
     ],
 )
 def test_layouts_and_optional_arguments_are_not_plain(gate: str, case: str, expected: bool) -> None:

@@ -70,10 +70,11 @@ def _case(
     level: Level | None = None,
     quick: bool = False,
     make: Callable[..., dict[str, Any]] = generators.pairs,
+    reference_free: bool = False,
     **choices: Any,
 ) -> Case:
     """Return a case of a loss with one of its sets of constants; `choices` are keywords of `make`."""
-    all_tokens = choices.get("all_tokens", False)
+    all_tokens, reference_free = choices.get("all_tokens", False), reference_free or choices.get("free", False)
     return Case(
         f"{kind}-{constants}-{dtype}" if kind.startswith("found-") else f"{constants}-{kind}-{dtype}",
         partial(make, loss=loss, constants=LOSSES[loss][1][constants], dtype=dtype, **choices),
@@ -84,6 +85,7 @@ def _case(
             "rows": _rows(choices),
             "prompt": "shared" if choices.get("shared") else "any",
             **({"nll_tokens": "all" if all_tokens else "completion"} if loss == "orpo" else {}),
+            **({} if loss in generators.ALONE else {"reference_free": reference_free}),
         },
         level=level,
     )
@@ -278,7 +280,7 @@ def _enough_tokens(t: Draw) -> Iterator[Evidence]:
     why="A reference-free run that still subtracts one is held to a model that it was asked to leave.",
     ops=(PREFERENCE_LOSS,),
     cases=tuple(
-        _case(loss, constants, f"free-{loss}", quick=True)
+        _case(loss, constants, f"free-{loss}", quick=True, reference_free=True)
         for loss in ("dpo", "hinge", "ipo")
         for constants in LOSSES[loss][1]
         if constants != "strict"  # without a reference its margins saturate σ
