@@ -37,7 +37,8 @@ from gates.subjects.peers.discovery import Peer
 from gates.subjects.peers.reproduce import Reproduced
 
 GOOD = ("correct", "waived")
-UNEXPLAINED = (*GOOD, "imprecise", "hardening")  # need no finding: only our own kernels are asked for these
+MINOR = {"imprecise", "hardening"}
+UNEXPLAINED = (*GOOD, *MINOR)  # need no finding: only our own kernels are asked for these
 FOLDER = Path("results", "conformance")
 
 
@@ -144,9 +145,14 @@ def _grade(grade: OpGrade, computes: dict[tuple[str, str], str], known: Conforma
 
 
 def _explaining(grade: OpGrade, findings: Sequence[Finding]) -> list[str]:
-    """Return the ids of the findings about an op; one that is only imprecise is explained by a finding of that grade."""
+    """Return the ids of the findings about an op.
+
+    One that is only imprecise or a matter of hardening is explained by findings of that grade, which explain nothing else.
+    """
     about = [] if grade.status in GOOD else [f for f in findings if named(grade.subject, grade.op, f.ops)]
-    return [finding.id for finding in about if grade.status != "imprecise" or finding.grade == grade.status]
+    return [
+        finding.id for finding in about if (finding.grade == grade.status) or not {finding.grade, grade.status} & MINOR
+    ]
 
 
 def _findings(findings: Sequence[Finding], ran: Sequence[Reproduced]) -> Iterator[FindingRecord]:

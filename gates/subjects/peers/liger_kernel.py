@@ -42,6 +42,13 @@ LOSSES = {  # loss_type and importance_sampling_level by algorithm
     "cispo": ("cispo", "token"),
     "sapo": ("sapo", "token"),
     "luspo": ("luspo", "sequence"),
+    "vespo": ("vespo", "token"),
+}
+VESPO = {  # options by inputs of a case
+    "vespo_k_pos": "vespo_k_positive",
+    "vespo_lambda_pos": "vespo_lambda_positive",
+    "vespo_k_neg": "vespo_k_negative",
+    "vespo_lambda_neg": "vespo_lambda_negative",
 }
 LOSS: dict[str, tuple[Any, ...]] = {
     "algorithm": tuple(LOSSES),
@@ -118,8 +125,10 @@ def _options(x: dict[str, Any]) -> dict[str, Any]:
     only("policy_loss", LOSS, algorithm=x["algorithm"])
     absent("policy_loss", row_mask=x.get("row_mask"))
     loss_type, level = LOSSES[x["algorithm"]]
-    if x.get("delta") and loss_type in {"cispo", "sapo"}:
+    if x.get("delta") and loss_type in {"cispo", "sapo", "vespo"}:
         raise NotImplementedError(f"liger's {loss_type} has no two-sided clip")
+    if loss_type == "vespo" and x.get("weights") is not None:
+        raise NotImplementedError("liger's VESPO takes importance weights into the ratio")
     return {
         "epsilon_low": 0.2 if x["epsilon_low"] is None else x["epsilon_low"],
         "epsilon_high": 0.2 if x["epsilon_high"] is None else x["epsilon_high"],
@@ -130,6 +139,7 @@ def _options(x: dict[str, Any]) -> dict[str, Any]:
         "sapo_temperature_pos": x.get("sapo_temperature_positive") or 1.0,
         "sapo_temperature_neg": x.get("sapo_temperature_negative") or 1.05,
         "delta": x.get("delta"),
+        **{to: x[key] for to, key in VESPO.items() if x.get(key) is not None},
         "use_bias_correction_kl": bool(x["beta"]) and _corrected(x["kl_ratio"], level),
     }
 

@@ -88,8 +88,8 @@ def preference_loss(*, policy: Array, reference: Array | None, mask: Array, loss
     masks = counted[0::2], counted[1::2]
     if loss == "orpo":
         return loss_and_gradient(lambda logprobs: _orpo(logprobs, mask, masks, x["beta"]), policy)
-    if loss != "cpo" and reference is None:
-        raise NotImplementedError("its DPO losses take a reference")
+    if loss != "cpo" and (reference is None or (TRAINER != "dpo" and not mask.any(axis=1).all())):
+        raise NotImplementedError("its DPO losses take a reference; rows of its online trainers hold a prompt")
     kind, function = "sigmoid" if loss in {"dpo", "cpo"} else loss, cpo_trainer.cpo_loss if loss == "cpo" else LOSS
     references = () if loss == "cpo" else _scores(array(reference), counted, kind)
     rest = {"beta": x["beta"], "delta": x.get("penalty") or 0.0, "loss_type": kind}

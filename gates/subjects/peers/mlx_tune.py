@@ -31,7 +31,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "dtype": ("float32",),
         "loss": ("dpo", "orpo", "simpo"),
         "nll_tokens": ("completion",),
-        "prompt": ("any", "shared"),
+        "prompt": ("shared",),
         "rows": ("mask",),
         "arithmetic": ("float32",),
     },
@@ -67,8 +67,10 @@ def preference_loss(
     only_float32("policy", policy)
     absent("preference_loss", penalty=options.get("penalty"), nll=options.get("nll"))
     texts = _Texts(mask)
-    if loss == "dpo" and (reference is None or not _prompts_are_shared(policy, mask)):
-        raise NotImplementedError("mlx-tune's DPO takes a reference, and pairs whose prompts are the same")
+    if loss == "dpo" and reference is None:
+        raise NotImplementedError("mlx-tune's DPO takes a reference")
+    if not _prompts_are_shared(policy, mask):
+        raise NotImplementedError("mlx-tune's trainers make pairs whose prompts are the same")
 
     def total(logprobs: mx.array) -> mx.array:
         model = texts.model(logprobs)

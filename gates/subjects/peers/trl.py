@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     Answer = dict[str, Any]
 
 VERSIONS = {name: version(name) for name in ("trl", "transformers", "torch")}
-ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo", "cispo", "sapo", "gmpo", "luspo")
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "rloo", "cispo", "sapo", "gmpo", "luspo", "vespo")
 LOSSES = {"bnpo-trl": "bnpo", "gspo": "grpo"}  # TRL's loss_type if its name differs
 SEQUENCE = ("gspo", "luspo")  # importance_sampling_level="sequence"
 LEVELS = ("token", "sequence")  # of the ratio that multiplies the KL
@@ -65,6 +65,10 @@ FIELDS = {  # fields of the configs by inputs of a case
     "steps_per_generation": "steps",
     "sapo_temperature_pos": "sapo_temperature_positive",
     "sapo_temperature_neg": "sapo_temperature_negative",
+    "vespo_k_pos": "vespo_k_positive",
+    "vespo_lambda_pos": "vespo_lambda_positive",
+    "vespo_k_neg": "vespo_k_negative",
+    "vespo_lambda_neg": "vespo_lambda_negative",
 }
 MODES = {  # vllm_importance_sampling_mode
     ("tis", "token"): "token_truncate",
@@ -208,6 +212,10 @@ def _refuse(x: dict[str, Any]) -> None:
         raise NotImplementedError(f"the KL of TRL's {name} is multiplied by the {level} ratio of its loss, or by none")
     if name in ("rloo", "gmpo") and (np.ndim(x["advantages"]) != 1 or x.get("weights") is not None):
         raise NotImplementedError(f"TRL's {name} takes one advantage per row, and no importance weights in the loss")
+    if name == "vespo" and x.get("weights") is not None:
+        raise NotImplementedError(
+            "TRL's VESPO takes importance weights into its ratio, and not as a factor of the loss"
+        )
 
 
 def _scored(trainer: Any, completions: list[list[int]], **x: Any) -> dict[str, Any]:

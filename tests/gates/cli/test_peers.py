@@ -112,10 +112,13 @@ def test_a_finding_that_the_check_contradicts_fails(folder: Path) -> None:
     assert {grade["grade"] for grade in peer["grades"]} == {"correct"}
 
 
-def test_a_grade_without_a_finding_fails(folder: Path) -> None:
+@pytest.mark.parametrize("severity", ["absent", "hardening"])
+def test_a_grade_without_a_finding_fails(folder: Path, severity: str) -> None:
+    """A finding about hardening explains no wrong formula."""
     write(folder, "2 * kl")
     text = (folder / "fake.toml").read_text()
-    (folder / "fake.toml").write_text(text.partition("[[finding]]")[0])
+    milder = text.replace('"bug"', '"numeric"').replace('"wrong"', '"hardening"')
+    (folder / "fake.toml").write_text(milder if severity == "hardening" else text.partition("[[finding]]")[0])
     try:
         done = run(folder, "check", "--jobs", "1")
     finally:

@@ -47,6 +47,7 @@ LOSSES: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
     ),
 }
 CANCELS = {"dpo": "plain", "hinge": "plain", "ipo": "sum"}  # losses in which a shared prompt may be scored
+SHARED = {**CANCELS, "orpo": "plain", "simpo": "plain"}  # losses of pairs with a shared prompt
 BECAUSE = (
     "k·2u·S: log-ratios summed without error, sums of the data wider or compensated; S counts the slope times the argument, "
     "which is rounded once"
@@ -111,8 +112,8 @@ def _cases(loss: str) -> Iterator[Case]:
         yield _case(loss, first, "no-reference", free=True)
         for dtype in DTYPES:
             yield _case(loss, last, "unrelated", dtype, level="hardening", spread=generators.FAR)
-    if loss in CANCELS:
-        yield _case(loss, CANCELS[loss], "shared-prompt", shared=True, quick=True)
+    if loss in SHARED:
+        yield _case(loss, SHARED[loss], "shared-prompt", shared=True, quick=True)
     if loss == "orpo":
         for dtype in DTYPES:
             yield _case(loss, first, "all-tokens", dtype, all_tokens=True, quick=True)
@@ -126,7 +127,7 @@ def _cases(loss: str) -> Iterator[Case]:
 
 def _check(t: Trial) -> Iterator[Evidence]:
     inputs = dict(t.inputs)
-    shared = _prompt_is_shared(inputs)
+    shared = _prompts_cancel(inputs)
     want = t.want(PREFERENCE_LOSS, **generators.rounded(inputs))
     limits = t.textbook(PREFERENCE_LOSS, **inputs)
     if shared:  # a subject may score the prompts, which adds terms that cancel
@@ -138,10 +139,12 @@ def _check(t: Trial) -> Iterator[Evidence]:
     yield from _compare(t, t.got(PREFERENCE_LOSS, **inputs), want, inputs, limits, shared=shared)
 
 
-def _prompt_is_shared(inputs: Mapping[str, Any]) -> bool:
+def _prompts_cancel(inputs: Mapping[str, Any]) -> bool:
+    """Whether both rows of every pair have the same prompt, in a loss in which its log-probs cancel."""
     prompts = generators.before(inputs["mask"])
     scored = np.where(prompts, inputs["policy"], 0.0)
-    return np.array_equal(prompts[0::2], prompts[1::2]) and np.array_equal(scored[0::2], scored[1::2])
+    same = np.array_equal(prompts[0::2], prompts[1::2]) and np.array_equal(scored[0::2], scored[1::2])
+    return inputs["loss"] in CANCELS and same
 
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
@@ -155,7 +158,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
     yield t.precondition("change of the loss when the sides are swapped, in 2u·S", shift / unit, ">=", 1e2)
     wide = {**inputs, "mask": inputs["mask"] | generators.before(inputs["mask"])}
     prompts = abs(t.want(PREFERENCE_LOSS, **generators.rounded(wide)).loss - want.loss)
-    if _prompt_is_shared(inputs):
+    if _prompts_cancel(inputs):
         yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, "<=", 1.0)
     else:
         yield t.precondition("change of the loss when prompts count, in 2u·S", prompts / unit, ">=", 1e2)
