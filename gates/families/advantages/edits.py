@@ -47,6 +47,22 @@ BASELINES = {
     "smallest": ("the smallest reward of the group", False),
     "first": ("the first reward of the group", False),
     "sum": ("the sum of the group, not its mean", False),
+    "others over G": (
+        "the sum of the other members of the group divided by their number plus one, G, not by G − 1",
+        False,
+    ),
+    "group over G − 1": ("the sum of the whole group, the member itself included, divided by G − 1", False),
+    "sum of the others": ("the sum of the other members of the group, not their mean", False),
+    "group over P": ("the sum of the group divided by the number of groups, not by G", False),
+    "shrunk": ("the mean of the group, the distance times (G − 1)/G", False),
+    "added": ("the mean of the group added, not subtracted", False),
+    "others added": ("the mean of the other members added, not subtracted", False),
+    "next group": ("the mean of the next group", False),
+    "other groups": ("the mean of the other groups", False),
+    "next member": ("the reward of the next member of the group", False),
+    "largest other": ("the largest reward of the other members of the group", False),
+    "members before": ("the mean of the members before, from the group's first on", False),
+    "last": ("the last reward of the group", False),
 }
 DECLARED = {  # as a subject declares what it computes, if it means it
     "ddof": declarations("ddof", (0, 1, None)),
@@ -65,6 +81,10 @@ SPREADS = {
     "of the centred": "the root mean square of the rewards less their baseline",
     "of the others": "the deviation of the other members of the group",
     "standard error": "the deviation over √n",
+    "next group": "the deviation of the next group",
+    "group means": "the deviation of the groups' means",
+    "√(n + 1)": "the root of the sum of squares over n + 1",
+    "sum of squares": "the root of the sum of squares, not of their mean",
 }
 LAYOUTS = {
     "every P-th row": "groups of every P-th row (P prompts), as if rows were member-major",
@@ -72,6 +92,9 @@ LAYOUTS = {
     "P rows": "groups of P consecutive rows: the number of prompts taken for that of members",
     "batch": "the whole batch as one group",
     "pairs": "groups of two rows",
+    "halves": "each half of a group as a group of its own, as if a group were on two ranks",
+    "two groups": "two groups as one",
+    "shifted": "groups that start one row late",
 }
 TIMES = {
     "−1": "advantages with the wrong sign",
@@ -79,6 +102,8 @@ TIMES = {
     "1/√G": "advantages over √G",
     "1/G": "advantages over G",
     "G": "advantages times G",
+    "G/(G − 1)": "advantages times G/(G − 1)",
+    "(G − 1)/G": "advantages times (G − 1)/G",
 }
 AFTER = {
     "whitened": "advantages normalised over the batch once more (ddof 1)",
@@ -288,7 +313,19 @@ def edits_of_gae(asked: Choices) -> Iterator[Edit]:
     if gamma != lam:
         yield Edit("γ and λ exchanged", {"gamma": lam, "lam": gamma})
     yield Edit("the trace decays by λ, not by γλ", {"trace": "λ"})
+    yield Edit("the trace decays by γ, not by γλ", {"trace": "γ"})
+    yield Edit("the trace does not decay", {"trace": "1"})
     yield Edit("the value that follows is not discounted by γ", {"next": "V"})
+    yield Edit("the value that follows left out: δ = r − V", {"next": "0"})
+    yield Edit("the value that follows subtracted: δ = r − γV⁺ − V", {"next": "−γ V"})
+    yield Edit("the value added, not subtracted: δ = r + γV⁺ + V", {"own": "added"})
+    yield Edit("the value not subtracted: δ = r + γV⁺", {"own": "left out"})
+    yield Edit("values of the token before: shifted by one token", {"values": "before"})
+    yield Edit("rewards of the next token: shifted by one token", {"rewards": "next"})
+    yield Edit("the advantages less their mean over the batch's tokens", {"after": "centred"})
+    yield Edit(
+        "advantages whitened over the batch's tokens, by a deviation of n, not n − 1", {"after": "whitened by n"}
+    )
     yield Edit("returns: the advantages plus the values", {"value": "returns"}, convention=True)
     yield Edit("slots without a token stepped through, as if they were tokens", {"padding": "stepped through"})
     yield Edit("advantages with the wrong sign", {"sign": -1.0})
@@ -296,6 +333,8 @@ def edits_of_gae(asked: Choices) -> Iterator[Edit]:
         yield Edit("the value after a row's last token taken for 0", {"bootstrap": "none"}, convention=True)
     if asked["terminal"] == "given":
         yield Edit("the ends of episodes ignored", {"terminal": "none"}, convention=True)
+        yield Edit("the flags of ends inverted", {"terminal": "inverted"})
+        yield Edit("the flags of ends shifted by one token: an episode ends one token early", {"terminal": "early"})
         yield Edit("the end of an episode cuts the value that follows, not the trace", {"terminal": "value only"})
         yield Edit("the end of an episode cuts the trace, not the value that follows", {"terminal": "trace only"})
 

@@ -83,8 +83,8 @@ def batch(
 def _sized(example: Inputs, given: dict[str, Any], rows: int, width: int, group: int, tokens: int) -> dict[str, Any]:
     """Return the call with the settings that depend on the batch's shape."""
     if example.get("micro_batches") is not None:
-        equal = len(set(example["micro_batches"])) == 1 and rows % 2 == 0
-        given["micro_batches"] = [rows // 2] * 2 if equal else [1, rows - 1]
+        equal = len(set(example["micro_batches"])) == 1
+        given["micro_batches"] = micro_batches(rows, width, equal=equal)
     if example.get("group_size") is not None:
         given["group_size"] = group
     if example.get("max_length") is not None:
@@ -92,6 +92,12 @@ def _sized(example: Inputs, given: dict[str, Any], rows: int, width: int, group:
     if example.get("tokens_in_step") is not None:
         given["tokens_in_step"] = float(tokens + 4)
     return given
+
+
+def micro_batches(rows: int, width: int, *, equal: bool) -> list[int]:
+    """Return the rows of two or more micro-batches; their number is not that of anything else in all calls."""
+    count = next(n for n in ((3, 2) if width % 2 else (2, 3)) if rows % n == 0 or not equal)
+    return [rows // count] * count if equal else [1] * (min(count, rows) - 1) + [rows - min(count, rows) + 1]
 
 
 def _by_token(example: Inputs) -> bool:

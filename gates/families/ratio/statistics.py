@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, absolute, exp, expm1, log, maximum, minimum, plain, where
+from gates.arithmetic.functions import Value, absolute, exp, expm1, log, maximum, minimum, plain, sqrt, where
 from gates.arithmetic.number import Floats, Number, constant, widest
 from gates.families.limits import evaluated
 from gates.families.program import Choices, Data, Inputs, Program
@@ -76,11 +76,10 @@ def _moments(pair: Pair, d: Value, gains: Array | None, slots: int) -> dict[str,
     """Return the statistics of (n,) log-ratios; `slots` is their number without a mask."""
     chosen = pair.chosen
     r, size = exp(d), absolute(d)
-    largest = {"signed": d, "of the ratio": absolute(r - 1.0)}.get(chosen["size"], size)
     return {
-        "mean": exp(d.mean()) if chosen["mean"] == "geometric" else r.mean(),
-        "max_abs": _extreme(largest, maximum),
-        "p99_abs": _quantile(size, chosen["p99"], pair.dtype),
+        "mean": MEANS[chosen["mean"]](d, r),
+        "max_abs": LARGEST[chosen["size"]](d, r),
+        "p99_abs": _quantile(d if chosen["p99"] == "signed" else size, chosen["p99"], pair.dtype),
         "k3": K3[chosen["k3"]](d, r),
         "chi2": CHI2[chosen["chi2"]](d, r),
         "ess_per_n": ESS[chosen["ess"]](d, r, float(d.shape[0])),
@@ -89,6 +88,20 @@ def _moments(pair: Pair, d: Value, gains: Array | None, slots: int) -> dict[str,
     }
 
 
+MEANS: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda d, r: r.mean(),  # noqa: ARG005
+    "geometric": lambda d, r: exp(d.mean()),  # noqa: ARG005
+    "summed": lambda d, r: r.sum(),  # noqa: ARG005
+    "log": lambda d, r: d.mean(),  # noqa: ARG005
+    "less 1": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
+}
+LARGEST: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda d, r: _extreme(absolute(d), maximum),  # noqa: ARG005
+    "signed": lambda d, r: _extreme(d, maximum),  # noqa: ARG005
+    "of the ratio": lambda d, r: _extreme(absolute(r - 1.0), maximum),  # noqa: ARG005
+    "mean": lambda d, r: absolute(d).mean(),  # noqa: ARG005
+    "exp": lambda d, r: exp(_extreme(absolute(d), maximum)),  # noqa: ARG005
+}
 K3: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda d, r: (r - 1.0 - d).mean(),
     "d first": lambda d, r: (r - d - 1.0).mean(),
@@ -97,6 +110,11 @@ K3: Mapping[str, Callable[[Value, Value], Value]] = {
     "k1": lambda d, r: (-d).mean(),  # noqa: ARG005
     "k2": lambda d, r: (d * d * 0.5).mean(),  # noqa: ARG005
     "plain": lambda d, r: d.mean(),  # noqa: ARG005
+    "without −1": lambda d, r: (r - d).mean(),
+    "with +D": lambda d, r: (r - 1.0 + d).mean(),
+    "without D": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
+    "halved": lambda d, r: (r - 1.0 - d).mean() * 0.5,
+    "summed": lambda d, r: (r - 1.0 - d).sum(),
 }
 CHI2: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda d, r: (exp(d * 2.0) - 1.0).mean(),  # noqa: ARG005
@@ -106,6 +124,8 @@ CHI2: Mapping[str, Callable[[Value, Value], Value]] = {
     "of r": lambda d, r: ((r - 1.0) * (r - 1.0)).mean(),  # noqa: ARG005
     "once": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
     "of −D": lambda d, r: (exp(d * -2.0) - 1.0).mean(),  # noqa: ARG005
+    "less the mean": lambda d, r: (r * r).mean() - r.mean() * r.mean(),  # noqa: ARG005
+    "summed": lambda d, r: (r * r - 1.0).sum(),  # noqa: ARG005
 }
 ESS: Mapping[str, Callable[[Value, Value, float], Value]] = {
     "given": lambda d, r, n: _effective(r, n),  # noqa: ARG005
@@ -115,12 +135,16 @@ ESS: Mapping[str, Callable[[Value, Value, float], Value]] = {
     "inverse": lambda d, r, n: 1.0 / _effective(r, n),  # noqa: ARG005
     "self-normalised mean": lambda d, r, n: 1.0 / (r * r).mean(),  # noqa: ARG005
     "at most 1": lambda d, r, n: r.mean() * r.mean() / ((r * r).mean() * n),  # noqa: ARG005
+    "of D": lambda d, r, n: _effective(d, n),  # noqa: ARG005
+    "root": lambda d, r, n: sqrt(_effective(r, n)),  # noqa: ARG005
 }
 MULT: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda size, r: exp(size).mean(),  # noqa: ARG005
     "by maximum": lambda size, r: maximum(r, 1.0 / r).mean(),  # noqa: ARG005
     "of the mean": lambda size, r: exp(size.mean()),  # noqa: ARG005
     "ratio": lambda size, r: r.mean(),  # noqa: ARG005
+    "less 1": lambda size, r: expm1(size).mean(),  # noqa: ARG005
+    "mean size": lambda size, r: size.mean(),  # noqa: ARG005
 }
 
 
@@ -133,7 +157,7 @@ def _effective(ratios: Value, n: float) -> Value:
 def _quantile(size: Value, how: str, dtype: str) -> Value:
     """Return a quantile of |D| at rank q (n − 1), with the largest error of any value."""
     order = np.argsort(plain(size))
-    q = 0.95 if how == "95%" else 0.99
+    q = {"95%": 0.95, "1%": 0.01}.get(how, 0.99)
     rounded = constant(q, dtype).plus_relative(1.0) if isinstance(size, Number) else q
     rank = rounded * float(len(order) - 1)
     below = int(np.floor(plain(rank) + 1e-9))
