@@ -90,6 +90,19 @@ NAMED: Mapping[str, tuple[int, tuple[str, ...]]] = {  # of every n-th edit, each
             "penalties-mlx-lm-float32",
         ),
     ),
+    "loss_with_options": (11, ("everything-plain", "mis-sequence-plain", "top-entropy-in-parts-plain")),
+    "rewarded_loss": (9, ("ragged", "heavy")),
+    "keep_groups": (1, ("*-scored",)),
+    "overlong_penalty": (1, ("64-16",)),
+    "pack_sequences": (
+        1,
+        (
+            "uneven-first-fit-decreasing-truncate",
+            "tied-best-fit-decreasing-error",
+            "ragged-best-fit-decreasing",
+            "ragged-wrapped",
+        ),
+    ),
     "sample_tokens": (
         2,
         ("none-hf-float32", "all-hf-float32", "top-p-mlx-lm-float32", "penalties-mlx-lm-float32"),
