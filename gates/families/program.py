@@ -26,12 +26,14 @@ class Edit:
         changes: the choices that it makes instead of those asked.
         convention: whether a library makes this choice on purpose; conventions are named first.
         asked: what is asked instead, as text after "asked:"; empty if `words` says it.
+        alone: whether it is only tried without a second edit, as one of many sizes of a constant.
     """
 
     words: str
     changes: Choices
     convention: bool = False
     asked: str = ""
+    alone: bool = False
 
     @property
     def sentence(self) -> str:

@@ -12,6 +12,7 @@ from gates.families.edits import conventions_first, declarations, mistakes, numb
 from gates.families.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
+USUAL = frozenset((1e-8, 1e-6, 1e-5, 1e-4))  # sizes of ε that are tried beside another edit
 MODES = {
     "add": "std + ε",
     "inside": "√(var + ε)",
@@ -130,7 +131,8 @@ def _scaled(asked: Choices) -> Iterator[Edit]:
     if asked["scale"] == "none":
         for scale, ddof, mode, size in product(("group", "batch"), (0, 1), MODES, SIZES):
             change = {"scale": scale, "ddof": ddof, "eps": size, "eps_mode": mode}
-            yield Edit(named(scale, ddof, size, mode), change, True, SCALES["none"])
+            usual = any(change.items() <= preset.items() for preset in PRESETS.values())
+            yield Edit(named(scale, ddof, size, mode), change, True, SCALES["none"], alone=not usual)
         return
     yield Edit("no division by a deviation", UNSCALED, True, SCALES[asked["scale"]])
     other = "batch" if asked["scale"] == "group" else "group"
@@ -161,16 +163,18 @@ def constants(asked: Choices, ddof: int, size: float, mode: str) -> Edit:
     if differing == ["ddof"]:
         return Edit(f"{kind}ddof {ddof}", {"ddof": ddof}, True, str(before["ddof"]))
     if "ddof" not in differing:
+        changed = {name: change[name] for name in differing}
         return Edit(
             f"{kind}{_mode(mode, size)}",
-            {name: change[name] for name in differing},
+            changed,
             True,
             _mode(before["eps_mode"], before["eps"]),
+            alone=size not in USUAL,
         )
     words = f"ddof {before['ddof']}, {_mode(before['eps_mode'], before['eps'])}"
     library = [name for name, preset in PRESETS.items() if change.items() <= preset.items() and "batch" not in name]
     suffix = f" ({', '.join(library)})" if library and asked["scale"] == "group" else ""
-    return Edit(f"{named(asked['scale'], ddof, size, mode)}{suffix}", change, True, words)
+    return Edit(f"{named(asked['scale'], ddof, size, mode)}{suffix}", change, True, words, alone=not library)
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:

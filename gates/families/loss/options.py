@@ -6,7 +6,7 @@ denominators are those of all tokens. Source: Yao et al. 2025 (TIS, MIS); arXiv 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,24 +58,34 @@ def _policy_call(call: Inputs) -> dict[str, Any]:
 def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:
     """Return the loss, and its gradient by the entropies."""
     call, counts = _policy_call(data.inputs), np.asarray(data["mask"], bool)
-    top = _top(data, chosen, counts)
-    weights = _weights(data, chosen, variable, counts)
+    top = np.asarray(data.part(_key(chosen, OF_TOP), lambda: _top(data, chosen, counts)), bool)
+    weights = data.part(_key(chosen, OF_WEIGHTS), lambda: _weights(data, chosen, variable, counts))
     if chosen["log_ratio"] == "sampling":
         call["old"], chosen = data["sampling"], {**chosen, "log_ratio": "given"}
     kept = where(top, weights, 0.0) if chosen["correction"] != "none" else top.astype(np.float64)
     of_tokens = top if chosen["top"] in {"denominators too", "mask itself"} else counts
     policy_choices = {**chosen, "weights": "given"}
-    step_data = Data({**call, "mask": of_tokens, "weights": kept}, data.bounded)
+    step_data = Data({**call, "mask": of_tokens, "weights": kept}, data.bounded, data.parts)
     if chosen["kl"] == program.REWARDED or not chosen["beta"]:
         loss = program.compute(step_data, policy_choices, variable)["loss"]
     else:
         loss = program.compute(step_data, {**policy_choices, "beta": 0.0}, variable)["loss"]
-        loss = loss + _penalty(data, call, chosen, variable, top, weights)
+        names = [name for name in chosen if name not in program.OF_SURROGATE and not name.startswith("bonus")]
+        key = ("of KL", *_key(chosen, names))
+        loss = loss + data.part(key, lambda: _penalty(data, call, chosen, variable, top, weights))
     pull = BONUSES[chosen["bonus over"]](Entropies(data, chosen, counts, top, weights))
     heights = np.where(counts, np.asarray(data["entropy"], np.float64), 0.0)
     lifted = data.lift(heights, _dtype(data)) * pull
     c = data.scalar(chosen["bonus"], _dtype(data))
     return {"loss": loss - lifted.sum() * c, "entropy_gradient": -(pull * c) * chosen["bonus slope"]}
+
+
+OF_TOP = ("threshold", "share")  # choices of which the tokens that train depend
+OF_WEIGHTS = ("correction", "correction level", "bounds", "of", "after")  # choices of which the correction depends
+
+
+def _key(chosen: Choices, names: Iterable[str]) -> tuple[Any, ...]:
+    return tuple((name, chosen[name]) for name in names)
 
 
 def _dtype(data: Data) -> str:
