@@ -92,8 +92,10 @@ def _diagnosed(
             best = diagnosed
         if best is not None and best.named:
             break
-    if best is not None and best.named and best.verdict is not richest:
-        diagnosed = asked.diagnosed(richest, thorough=True)
+    for verdict in (ordered[0], richest):
+        if best is None or not best.named or best.verdict is verdict:
+            continue
+        diagnosed = asked.diagnosed(verdict, thorough=True)
         if diagnosed is not None and diagnosed.named and best.diagnosis.words in diagnosed.diagnosis.words:
             best = diagnosed
     return None if best is None else record(program, best, seconds=time.monotonic() - start)

@@ -284,8 +284,8 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     double = _in_float64(search.samples)
     coarse = COARSE_OF_FLOAT64 if double else COARSE
     share = SURE if double else HALF
-    candidates = [one for one in candidates if search.possible(one, within=coarse, share=share)]
-    if not candidates:
+    likely = [one for one in candidates if search.possible(one, within=coarse, share=share)]
+    if not any(search.distance(one, enough=coarse) < coarse and _rounded(search, one) for one in likely):
         return None
     ranked = sorted(((search.distance(one, enough=coarse), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked

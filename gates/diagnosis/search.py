@@ -158,7 +158,7 @@ class Search:
         for output, value in self.single(candidate, index).items():
             if output not in (outputs or self.outputs) or sample.got[output].shape != value.shape or not value.size:
                 continue
-            finite = np.where(np.isfinite(value), np.abs(value), 0.0)
+            finite = np.where(np.isfinite(value) & np.isfinite(sample.got[output]), np.abs(value), 0.0)
             if finite.max() > 10.0 * self.room()[index][output].max(initial=0.0):
                 largest = np.unravel_index(np.argmax(finite), value.shape)
                 quotient = float(sample.got[output][largest] / value[largest])

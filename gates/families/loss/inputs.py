@@ -21,6 +21,7 @@ from reference.algorithms import ALGORITHMS, Algorithm
 SHAPES = ((4, 7, 2), (6, 5, 3), (2, 11, 2), (8, 6, 4), (4, 9, 4), (6, 8, 2), (3, 10, 3), (4, 12, 2))
 """Rows, slots and rows of a prompt: no two are alike, so that no scale is free."""
 BEYOND = 3  # by how much L_max and arrays are wider than the longest row
+ABOVE = 2.7  # nats: a ratio of 15
 BELOW = 2.5  # a ratio of 0.08: below any ε, so that a bound of ε is not taken for none
 
 
@@ -62,6 +63,9 @@ def batch(
     advantages = rng.permutation(signs * rng.uniform(0.3, 1.7, rows)) + 0.1
     if np.ndim(example["advantages"]) == np.ndim(example["policy"]) and _by_token(example):
         advantages = advantages[:, None] + rng.normal(0.0, 0.9, mask.shape)
+    if example.get("delta") is not None:  # a ratio above any second bound where A < 0, and one where A > 0
+        by_row = advantages if advantages.ndim == 1 else advantages[:, 0]
+        log_ratio[[np.argmin(by_row), np.argmax(by_row)], 0] = ABOVE
     given: dict[str, Any] = {
         **example,
         "policy": policy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import permutations
 from types import SimpleNamespace
@@ -188,9 +188,15 @@ def other_name(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -
         return ""
     known = edits_of(program, given)
     words, _, size = named.words.rpartition(", times ") if named.kind == "scaled" else (named.words, "", "1")
-    alike = tuple(known[part] for part in ([words] if words in known else words.split(" · ")) if part in known)
+    alike = next((parts for parts in _combined(known) if " · ".join(edit.sentence for edit in parts) == words), ())
     described = named.kind in {"as asked", "convention", "mistake", "scaled"}
     return "" if described and same(program, given, edits, alike, size) else named.words or named.kind
+
+
+def _combined(known: Mapping[str, Edit]) -> Iterator[tuple[Edit, ...]]:
+    """Yield each edit, then each ordered pair of edits."""
+    yield from ((edit,) for edit in known.values())
+    yield from permutations(known.values(), 2)
 
 
 def misnamed(program: Program, given: list[Inputs], every: int = 1, first: int = 0) -> list[str]:
