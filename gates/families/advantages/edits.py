@@ -265,6 +265,15 @@ def edits_of_several(asked: Choices) -> Iterator[Edit]:
     yield Edit("each reward normalised over the batch, not in its group", {"first": "batch"})
     yield Edit("weights ignored", {"weights": "ones"})
     yield Edit("the magnitudes of the weights", {"weights": "magnitudes"})
+    signs = "weights before the normalisation, which leaves their sign alone"
+    yield Edit(signs, {"weights": "signs"})
+    yield Edit("weights squared", {"weights": "squared"})
+    yield Edit("weights in the reverse order of the reward functions", {"weights": "reversed"})
+    yield Edit("weights divided by their sum", {"weights": "shares"})
+    yield Edit("the first reward function alone", {"weights": "first"})
+    yield Edit(
+        "statistics over the prompts, not over the members of a group (the other axis)", {"layout": "every G-th row"}
+    )
     yield Edit("rewards less their group's mean, not divided by its deviation", {"group_divided": False})
     yield Edit("the weighted sum less its mean, not divided by its deviation", {"batch_divided": False})
     yield Edit("the weighted sum over its deviation, not less its mean", {"batch_centred": False})

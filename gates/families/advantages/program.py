@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, absolute, clip, maximum, sqrt, where
+from gates.arithmetic.functions import Value, absolute, clip, maximum, plain, sqrt, where
 from gates.arithmetic.number import Floats
 from gates.families.advantages import edits, inputs
 from gates.families.advantages.baselines import BASELINES, LEAVE_ONE_OUT, count, mean, ranked, total
@@ -251,14 +251,25 @@ def compute_several(data: Data, chosen: Choices, variable: Value) -> Mapping[str
     values, factors = data.lift(np.nan_to_num(rewards).astype(rewards.dtype)), data.lift(data["weights"])
     if chosen["first"] != "none":
         values = _z_scores(chosen, values, scored, stages[chosen["first"]], "group")
-    if chosen["weights"] == "magnitudes":
-        factors = absolute(factors)
+    factors = WEIGHTS[chosen["weights"]](factors)
     summed = (values * factors if chosen["weights"] != "ones" else values).sum(1, keepdims=True)
     counted = scored.any(axis=1, keepdims=True)
     summed = where(counted, summed, 0.0)
     if chosen["second"] != "none":
         summed = _z_scores(chosen, summed, counted, stages[chosen["second"]], "batch")
     return {"advantages": summed[:, 0] if chosen["sign"] == 1.0 else summed[:, 0] * chosen["sign"]}
+
+
+WEIGHTS: Mapping[str, Callable[[Value], Value]] = {  # of the reward functions, (F,)
+    "given": lambda w: w,
+    "ones": lambda w: w,
+    "magnitudes": absolute,
+    "signs": lambda w: w / np.maximum(np.abs(plain(w)), 1e-300),
+    "squared": lambda w: w * w,
+    "reversed": lambda w: w[::-1],
+    "shares": lambda w: w / w.sum(),
+    "first": lambda w: w * (np.arange(w.shape[0]) == 0),
+}
 
 
 def _z_scores(chosen: Choices, values: Value, scored: Array, table: Array, stage: str) -> Value:

@@ -152,6 +152,7 @@ def of_gradient(asked: Choices) -> Iterator[Edit]:
     yield from mistakes("upstream", OF_LOGPROBS)
     yield Edit("the gradient on the ids alone, without that of the normaliser", {"normaliser": "constant"})
     yield Edit("the gradient of the normaliser alone, without that on the ids", {"value": "constant"})
+    yield Edit("the gradient at the given ids only: other ids have none", {"at": "ids"})
     if asked["with_entropy"]:
         yield Edit("the entropy's part left out", {"of_entropy": 0.0})
         yield Edit("the entropy's part with the wrong sign", {"of_entropy": -1.0})

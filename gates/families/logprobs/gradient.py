@@ -30,6 +30,7 @@ def asked(inputs: Inputs) -> Choices:
         "upstream": "given",
         "derived": "by autograd",
         "chain": "over τ",
+        "at": "every id",
         "of_entropy": 1.0,
     }
 
@@ -58,6 +59,9 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
         (slope,) = gradient(loss, call.x)
     if chosen["ignored"] == "0" and chosen["normaliser"] == "all":  # logits that are not read cannot overflow
         slope = where(call.counts.any(axis=-1, keepdims=True), slope, 0.0)
+    if chosen["at"] == "ids":
+        of_ids = (call.each[..., None] == np.arange(call.x.shape[-1])).any(axis=-2)
+        slope = where(of_ids, slope, 0.0)
     return {"gradient": CHAINS[chosen["chain"]](slope, call.tau)}
 
 

@@ -101,6 +101,12 @@ def _in_nats(asked: Choices) -> Iterator[Edit]:
     yield Edit("no bound on the log-ratio", {"low": None, "high": None})
     yield Edit("the sum of log-ratios, not their mean", {"level": "seq_sum"})
     yield Edit("the mean of ratios, not exp of the mean", {"level": "mean of ratios"})
+    yield Edit("the sum of log-ratios over the padded width, not their mean", {"level": "row mean over the width"})
+    yield Edit("the ratio of each token, not of the row", {"level": "token"})
+    yield Edit(
+        "bounds on both sides of every log-ratio, ε_low above and ε_high below",
+        {"pick": "both", "low": high, "high": low},
+    )
 
 
 def _caps(asked: Choices) -> Iterator[Edit]:

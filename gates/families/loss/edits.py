@@ -116,7 +116,9 @@ KL_RATIOS = {
     "token": ("times the token's ratio", True),
     "sequence": ("times the row's ratio", True),
 }
-HELD = frozenset(("token", "seq_mean", "seq_sum"))  # levels of a ratio under a cap or a gate
+HELD = frozenset(
+    ("token", "seq_mean", "seq_sum", "row mean over the width", "mean of ratios", "first order")
+)  # levels of a ratio under a cap or a gate
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
         **declarations("aggregation", AXES["aggregation"]),
@@ -145,10 +147,10 @@ def _missing(asked: Choices) -> list[str]:
 
 def _conventions(asked: Choices) -> Iterator[Edit]:
     yield from others("mean", MEANS, asked, without=_missing(asked))
-    if asked["bound"] in {"clip", "none", "cap", "gate"}:
-        yield from others(
-            "level", LEVELS, asked, without=LEVELS.keys() - HELD if asked["bound"] in {"cap", "gate"} else ()
-        )
+    if asked["bound"] in {"clip", "none"}:
+        yield from others("level", LEVELS, asked)
+    if asked["bound"] in {"cap", "gate"}:
+        yield from others("level", LEVELS, asked, without=LEVELS.keys() - HELD)
     if asked["bound"] in {"clip", "none"}:
         for name, (words, known) in BOUNDS.items():
             if name != asked["bound"] and asked["low"] is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from gates.families.edits import conventions_first, mistakes, numbers, others
 from gates.families.program import Choices, Edit
@@ -209,6 +210,9 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
     },
     "outside": {
         "clipped": "shares outside the clip range of those only that a clip stops",
+        "widths": "shares outside the clip range with ε_low and ε_high exchanged",
+        "both": "one share outside the clip range for both sides",
+        "inside": "shares inside the clip range's ends, not outside",
         "exchanged": "shares below and above the clip range exchanged",
         "log": "shares of D outside −ε_low … ε_high, not of r outside the clip range",
         "of all slots": "shares outside the clip range over every slot, padding too",
@@ -221,11 +225,26 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
 }
 
 
+SCOPES = {"tokens": "of the tokens alone", "rows": "of the rows alone"}
+ENDS = {
+    "of tokens": "the least and the largest ratio of the tokens, not of the rows",
+    "logarithms": "the least and the largest log-ratio of the rows, not their ratios",
+    "exchanged": "the least and the largest ratio of the rows exchanged",
+    "magnitude": "exp of the largest |D| of the rows and its inverse as the ends of their ratios",
+}
+
+
 def of_statistics(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of statistics with these choices."""
     yield Edit("statistics of the inverse ratio: D = behaviour − policy", {"log_ratio": "inverted"})
     if asked["padded"]:
         yield from mistakes("mask", MASKS, without=("inverted",))
+    acts = {"clipped": asked["signs"], "empty rows": asked["empty"], "of all slots": asked["padded"]}
     for name, kinds in STATISTICS.items():
-        acts = {"clipped": asked["signs"], "empty rows": asked["empty"], "of all slots": asked["padded"]}
-        yield from mistakes(name, kinds, without=[kind for kind, given in acts.items() if not given])
+        absent = [kind for kind, given in acts.items() if not given]
+        yield from mistakes(name, kinds, without=absent)
+        if name != "sequences":
+            for scope, words in SCOPES.items():
+                for edit in mistakes(name, kinds, f"{{}} ({words})", without=(*absent, "of all slots")):
+                    yield replace(edit, changes={**edit.changes, "scope": scope}, alone=True)
+    yield from mistakes("ends", ENDS)

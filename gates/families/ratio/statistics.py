@@ -41,6 +41,8 @@ def asked(inputs: Inputs) -> Choices:
         "log_ratio": "given",
         "sums": "difference of sums",
         **dict.fromkeys(edits.STATISTICS, "given"),
+        "scope": "both",
+        "ends": "of rows",
         "signs": inputs.get("advantages") is not None,
         "padded": not bool(np.all(Grid.of(inputs, "policy").counts)),
         "empty": not bool(Grid.of(inputs, "policy").counts.any(axis=1).all()),
@@ -54,14 +56,27 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     some = counts.any(axis=1)
     gains = None if data.get("advantages") is None else np.asarray(data["advantages"], np.float64)
     by_token = None if gains is None else np.broadcast_to(gains[:, None], counts.shape)[counts]
-    statistics = _moments(pair, moved[counts], by_token, counts.size)
+    of_tokens, of_sequences = (_scoped(chosen, scope) for scope in ("tokens", "rows"))
+    statistics = _moments(pair, of_tokens, moved[counts], by_token, counts.size)
     of_rows = ROWS[chosen["sequences"]](pair)
     if chosen["sequences"] != "empty rows":
         of_rows, gains = of_rows[some], None if gains is None else gains[some]
-    sequences = _moments(pair, of_rows, gains, int(of_rows.shape[0]))
+    sequences = _moments(pair, of_sequences, of_rows, gains, int(of_rows.shape[0]))
     statistics |= {f"seq_sum_{name}": value for name, value in sequences.items()}
-    ratios = exp(of_rows)
-    return statistics | {ENDS[0]: _extreme(ratios, minimum), ENDS[1]: _extreme(ratios, maximum)}
+    d = moved[counts] if chosen["ends"] == "of tokens" else of_rows
+    least, largest = (_extreme(d if chosen["ends"] == "logarithms" else exp(d), pick) for pick in (minimum, maximum))
+    if chosen["ends"] == "exchanged":
+        least, largest = largest, least
+    if chosen["ends"] == "magnitude":
+        largest = exp(_extreme(absolute(d), maximum))
+        least = 1.0 / largest
+    return statistics | {ENDS[0]: least, ENDS[1]: largest}
+
+
+def _scoped(chosen: Choices, scope: str) -> Choices:
+    """Return the choices of the statistics of tokens or of rows."""
+    given = dict.fromkeys(set(edits.STATISTICS) - {"sequences"}, "given")
+    return chosen if chosen["scope"] in {"both", scope} else {**chosen, **given}
 
 
 ROWS: Mapping[str, Callable[[Pair], Value]] = {  # log-ratios of rows, (B,)
@@ -72,9 +87,8 @@ ROWS: Mapping[str, Callable[[Pair], Value]] = {  # log-ratios of rows, (B,)
 }
 
 
-def _moments(pair: Pair, d: Value, gains: Array | None, slots: int) -> dict[str, Value]:
+def _moments(pair: Pair, chosen: Choices, d: Value, gains: Array | None, slots: int) -> dict[str, Value]:
     """Return the statistics of (n,) log-ratios; `slots` is their number without a mask."""
-    chosen = pair.chosen
     r, size = exp(d), absolute(d)
     return {
         "mean": MEANS[chosen["mean"]](d, r),
@@ -84,7 +98,7 @@ def _moments(pair: Pair, d: Value, gains: Array | None, slots: int) -> dict[str,
         "chi2": CHI2[chosen["chi2"]](d, r),
         "ess_per_n": ESS[chosen["ess"]](d, r, float(d.shape[0])),
         "mult_err": MULT[chosen["mult"]](size, r),
-        **_shares(pair, d, gains, float(slots)),
+        **_shares(pair, chosen["outside"], d, gains, float(slots)),
     }
 
 
@@ -192,11 +206,15 @@ def _joined(first: Value, second: Value) -> Value:
     return Number(value, first.dtype, error, void)
 
 
-def _shares(pair: Pair, d: Value, gains: Array | None, slots: float) -> dict[str, Value]:
+def _shares(pair: Pair, how: str, d: Value, gains: Array | None, slots: float) -> dict[str, Value]:
     """Return the shares outside the clip range, and the shares that a clip stops."""
-    how, r = pair.chosen["outside"], exp(d)
+    r = exp(d)
     low, high = (pair.scalar(float(pair.data[name])) for name in ("epsilon_low", "epsilon_high"))
+    if how == "widths":
+        low, high = high, low
     below, above = (d < -low, d > high) if how == "log" else (r < 1.0 - low, r > 1.0 + high)
+    if how == "inside":
+        below, above = r >= 1.0 - low, r <= 1.0 + high
     zeros = pair.data.lift(np.zeros(d.shape, pair.dtype))
     n = slots if how == "of all slots" else float(d.shape[0])
 
@@ -210,6 +228,9 @@ def _shares(pair: Pair, d: Value, gains: Array | None, slots: float) -> dict[str
         if how == "clipped":
             names = {"outside_low": stopped["clipped_low"], "outside_high": stopped["clipped_high"]}
         names |= stopped
+    if how == "both":
+        whole = share(below) + share(above)
+        names |= {"outside_low": whole, "outside_high": whole}
     if how == "exchanged":
         names |= {"outside_low": names["outside_high"], "outside_high": names["outside_low"]}
     return names

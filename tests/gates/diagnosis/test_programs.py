@@ -78,7 +78,7 @@ NAMED: Mapping[str, tuple[int, tuple[str, ...]]] = {  # of every n-th edit, each
             "typical-tis-seq_sum-one-sided-holes-float32",
         ),
     ),
-    "ratio_statistics": (1, ("sixteen-rows-holes-typical-float32", "sixteen-rows-flat-typical-float32")),
+    "ratio_statistics": (5, ("sixteen-rows-holes-typical-float32", "sixteen-rows-flat-typical-float32")),
     "filtered_logprobs": (
         3,
         (
