@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from gates.diagnosis import samples
 from gates.diagnosis.diagnose import Diagnosis, diagnose
-from gates.families.program import Program
+from gates.families.program import Program, Sample
 from gates.families.programs import programs
 from gates.model import Subject, Verdict
 from gates.results.records import DiagnosisRecord
@@ -84,30 +84,29 @@ def _diagnosed(
     start, position = time.monotonic(), {names: index for index, names in enumerate(planned)}
     ordered = sorted(verdicts, key=lambda v: position[v.gate, v.subject, v.case])
     richest = max(ordered, key=lambda v: _settings(planned[v.gate, v.subject, v.case]))
+    asked = _Asked(program, worker, planned)
     best: _DiagnosedCase | None = None
-    for verdict in ordered[:TRIES]:
-        diagnosed = _of_case(program, worker, verdict, planned[verdict.gate, verdict.subject, verdict.case])
+    for verdict, thorough in _tries(ordered[:TRIES], richest):
+        diagnosed = asked.diagnosed(verdict, thorough=thorough)
         if diagnosed is not None and (best is None or diagnosed.named):
             best = diagnosed
         if best is not None and best.named:
             break
-    if best is None or best.verdict is not richest:
-        diagnosed = _of_case(program, worker, richest, planned[richest.gate, richest.subject, richest.case])
-        if diagnosed is not None and (
-            best is None or (diagnosed.named and best.diagnosis.words in diagnosed.diagnosis.words)
-        ):
+    for verdict in (ordered[0], richest):
+        if best is None or not best.named or best.verdict is verdict:
+            continue
+        diagnosed = asked.diagnosed(verdict, thorough=True)
+        if diagnosed is not None and diagnosed.named and best.diagnosis.words in diagnosed.diagnosis.words:
             best = diagnosed
     if best is not None and best.diagnosis.kind == "convention":
-        best = _everywhere(program, worker, best, ordered, planned)
+        best = _everywhere(asked, best, ordered)
     return None if best is None else record(program, best, seconds=time.monotonic() - start)
 
 
 def _everywhere(
-    program: Program,
-    worker: Worker,
+    asked: _Asked,
     best: _DiagnosedCase,
     verdicts: Sequence[Verdict],
-    planned: Mapping[tuple[str, str, str], PlannedCase],
 ) -> _DiagnosedCase:
     """Return a diagnosis of another choice, or one of a mistake if other failing cases are more than that choice.
 
@@ -115,14 +114,13 @@ def _everywhere(
     """
 
     def switched_on(verdict: Verdict) -> frozenset[str]:
-        conventions = planned[verdict.gate, verdict.subject, verdict.case].case.conventions
+        conventions = asked.planned[verdict.gate, verdict.subject, verdict.case].case.conventions
         return frozenset(name for name, choice in conventions.items() if choice is not None and choice is not False)
 
     kinds = {switched_on(verdict): verdict for verdict in reversed(verdicts)}
     kinds.pop(switched_on(best.verdict), None)
     for verdict in sorted(kinds.values(), key=lambda verdict: -len(switched_on(verdict)))[:TRIES]:
-        case = planned[verdict.gate, verdict.subject, verdict.case]
-        other = _of_case(program, worker, verdict, case)
+        other = asked.diagnosed(verdict, thorough=False)
         if other is not None and other.diagnosis.kind not in {"convention", "as asked", "ambiguous"}:
             words = f"{best.diagnosis.words}; and more in {verdict.case}"
             if other.named:
@@ -131,13 +129,33 @@ def _everywhere(
     return best
 
 
-def _of_case(program: Program, worker: Worker, verdict: Verdict, case: PlannedCase) -> _DiagnosedCase | None:
-    case = chosen(case, worker.hello)
-    example = samples.example(case.gate, case.case, verdict.seed, program.op)
-    answered = samples.ask(program, worker, example) if example is not None else []
-    return (
-        None if len(answered) < samples.LEAST else _DiagnosedCase(diagnose(program, answered), verdict, len(answered))
-    )
+def _tries(ordered: Sequence[Verdict], richest: Verdict) -> Iterator[tuple[Verdict, bool]]:
+    """Yield the cases to diagnose, each with whether the search is thorough: only after every case without."""
+    cases = [*ordered, *([richest] if all(verdict is not richest for verdict in ordered) else [])]
+    yield from ((verdict, False) for verdict in cases)
+    yield from ((verdict, True) for verdict in ([richest] if ordered[0] is richest else [ordered[0], richest]))
+
+
+@dataclass(slots=True)
+class _Asked:
+    """The subject's answers to the designed inputs of each case, asked once."""
+
+    program: Program
+    worker: Worker
+    planned: Mapping[tuple[str, str, str], PlannedCase]
+    answers: dict[str, list[Sample]] = field(default_factory=dict)
+
+    def diagnosed(self, verdict: Verdict, *, thorough: bool) -> _DiagnosedCase | None:
+        """Diagnose a case; None if the subject answered too few calls."""
+        case = chosen(self.planned[verdict.gate, verdict.subject, verdict.case], self.worker.hello)
+        key = f"{verdict.gate} {verdict.case}"
+        if key not in self.answers:
+            example = samples.example(case.gate, case.case, verdict.seed, self.program.op)
+            self.answers[key] = samples.ask(self.program, self.worker, example) if example is not None else []
+        answered = self.answers[key]
+        if len(answered) < samples.LEAST:
+            return None
+        return _DiagnosedCase(diagnose(self.program, answered, pairs=thorough, coarse=thorough), verdict, len(answered))
 
 
 def _settings(planned: PlannedCase) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gates.arithmetic.narrow import in_float32
 from gates.diagnosis.factors import constant, quotient
-from gates.diagnosis.search import APART, MATCH, Candidate, Search, difference, first_matches, scaled
+from gates.diagnosis.search import APART, MATCH, SURE, Candidate, Search, difference, first_matches, scaled
 from gates.families.program import Choices, Program, Sample
 from gates.model import IN_FLOAT32, Array
 
@@ -21,6 +21,7 @@ Kind = Literal[
 ]
 COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther has no name
 COARSE_OF_FLOAT64 = 1e9  # float32 where float64 is asked: 2⁵³/2²⁴ is 5e8
+HALF = 0.05  # relative error of a loss in half precision
 COARSEST = 2.0**-7  # relative error of a number of bfloat16, rounded twice
 SHIFTED = 3.0  # the mean error in deviations: a rounding's, truncated ones included, has less
 
@@ -50,33 +51,52 @@ class Diagnosis:
 
 
 def diagnose(
-    program: Program, samples: Sequence[Sample], asked: Choices | None = None, *, pairs: bool = True
+    program: Program,
+    samples: Sequence[Sample],
+    asked: Choices | None = None,
+    *,
+    pairs: bool = True,
+    coarse: bool = True,
 ) -> Diagnosis:
-    """Name what was computed, or locate its difference from what was asked; `pairs` also tries two edits at once."""
+    """Name what was computed, or locate its difference from what was asked.
+
+    Args:
+        program: the forward definition of the op.
+        samples: the subject's answers.
+        asked: the choices that are asked; by default those of the calls.
+        pairs: whether two edits at once are tried.
+        coarse: whether lower precision is a name.
+    """
     choices = program.asked(samples[0].inputs) if asked is None else asked
-    return _in_either(samples, lambda: _diagnosed(program, samples, choices, pairs=pairs))
+
+    def search(*, coarse: bool) -> Diagnosis:
+        return _diagnosed(program, samples, choices, pairs=pairs, coarse=coarse)
+
+    return _in_either(samples, search, coarse=coarse)
 
 
-def _in_either(samples: Sequence[Sample], search: Callable[[], Diagnosis]) -> Diagnosis:
+def _in_either(samples: Sequence[Sample], search: Callable[..., Diagnosis], *, coarse: bool = True) -> Diagnosis:
     """Return the result of a search; if float64 samples have no name, of one whose limits are those of float32 arithmetic."""
-    diagnosis = search()
+    diagnosis = search(coarse=coarse)
     if diagnosis.kind not in {"lower precision", "nothing known"} or not _in_float64(samples):
         return diagnosis
     with in_float32():
-        narrow = search()
+        narrow = search(coarse=False)
     if narrow.kind in {"lower precision", "nothing known", "ambiguous"}:
         return diagnosis
     return replace(narrow, words=f"{narrow.words} ({IN_FLOAT32})")
 
 
-def _diagnosed(program: Program, samples: Sequence[Sample], choices: Choices, *, pairs: bool) -> Diagnosis:
+def _diagnosed(
+    program: Program, samples: Sequence[Sample], choices: Choices, *, pairs: bool = True, coarse: bool = True
+) -> Diagnosis:
     search = Search(program, samples, choices)
     base = Candidate()
     rho = search.distance(base, enough=COARSE)
     if rho <= MATCH:
         return Diagnosis("as asked", "as asked", rho=rho, tried=1)
     tried = 1
-    for candidates, named in _stages(search, pairs=pairs):
+    for candidates, named in _stages(search, pairs=pairs, coarse=coarse):
         tried += len(candidates)
         if diagnosis := named(search, candidates, tried):
             return diagnosis
@@ -103,19 +123,21 @@ def diagnose_near(program: Program, samples: Sequence[Sample]) -> Diagnosis:
 Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
 
 
-def _stages(search: Search, *, pairs: bool) -> Iterator[tuple[Sequence[Candidate], Named]]:
+def _stages(search: Search, *, pairs: bool, coarse: bool) -> Iterator[tuple[Sequence[Candidate], Named]]:
     """Yield groups of candidates in the order of trial, each with the function that names a match."""
     base, singles = Candidate(), list(search.singles())
     yield singles, _matched
     yield [Candidate((edit,)) for edit in search.program.fitted(search.asked, search.samples)], _matched
     yield [base, *singles], _by_output
     yield singles, _by_loss
+    yield [base], _by_quantity
     yield [times for candidate in (base, *singles) for times in scaled(search, candidate)], _matched
     if pairs and search.program.pairs:
         room = search.room()
         yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
     yield [times for candidate in (base, *singles) for times in scaled(search, candidate, by=quotient)], _matched
-    yield [base, *singles], _coarse
+    if coarse:
+        yield [base, *singles], _coarse
 
 
 def _matched(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
@@ -125,10 +147,10 @@ def _matched(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
 def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     """Name what is computed when nothing is asked: a preset with its libraries, or a preset with one edit."""
     choices = program.asked(samples[0].inputs)
-    return _in_either(samples, lambda: _identified(program, samples, choices))
+    return _in_either(samples, lambda *, coarse: _identified(program, samples, choices, coarse=coarse))
 
 
-def _identified(program: Program, samples: Sequence[Sample], choices: Choices) -> Diagnosis:
+def _identified(program: Program, samples: Sequence[Sample], choices: Choices, *, coarse: bool) -> Diagnosis:
     search = Search(program, samples, choices)
     presets = [Candidate((edit,)) for edit in program.presets(choices)]
     if found := _named(first_matches(search, presets), len(presets)):
@@ -146,7 +168,7 @@ def _identified(program: Program, samples: Sequence[Sample], choices: Choices) -
     near = [candidate for candidate in edited if search.near(candidate, room)]
     if diagnosis := _named(first_matches(search, near), len(presets) + len(edited)):
         return diagnosis
-    return _diagnosed(program, samples, choices, pairs=True)
+    return _diagnosed(program, samples, choices, coarse=coarse)
 
 
 def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis | None:
@@ -192,7 +214,7 @@ def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
         if search.distance(times, outputs=("loss",)) <= MATCH:
             words = f"the gradient fits, the loss is off by a factor: times {times.factor.words}"
             return Diagnosis("constant", words, rho=rho, next_rho=APART, tried=tried)
-    excess = _excess(search)
+    excess = _excess(search, "loss")
     words = "" if excess is None else f"the gradient fits, the loss is off by a constant: {excess:+.6g}"
     return Diagnosis("constant", words, rho=rho, next_rho=APART, tried=tried) if words else None
 
@@ -215,19 +237,56 @@ def _half(search: Search) -> bool:
     return True
 
 
-def _excess(search: Search) -> float | None:
-    """Return what the losses have in excess of what is asked, if it is the same for all calls."""
-    losses = [(s.got["loss"], *search.evaluated(Candidate(), index)["loss"]) for index, s in enumerate(search.samples)]
-    first, room = float(losses[0][0] - losses[0][1]), float(losses[0][2])
-    if not math.isfinite(first) or not math.isfinite(room):
+def _excess(search: Search, output: str) -> float | None:
+    """Return what an output has in excess of what is asked, if it is the same for all elements and calls."""
+    evaluated = [search.evaluated(Candidate(), index)[output] for index in range(len(search.samples))]
+    if any(
+        sample.got[output].shape != value.shape for sample, (value, _) in zip(search.samples, evaluated, strict=True)
+    ):
         return None
-    alike = all(abs(float(got - value) - first) <= MATCH * (float(limit) + room) for got, value, limit in losses)
-    return first if alike else None
+    with np.errstate(all="ignore"):
+        excess = np.concatenate(
+            [np.ravel(s.got[output] - e[0]) for s, e in zip(search.samples, evaluated, strict=True)]
+        )
+    limit = np.concatenate([np.ravel(limit) for _, limit in evaluated])
+    if excess.size < len(search.samples) or not np.isfinite(excess).all() or not np.isfinite(limit).all():
+        return None
+    first = int(np.argmin(limit))
+    alike = np.all(np.abs(excess - excess[first]) <= MATCH * (limit + limit[first]))
+    return float(excess[first]) if alike else None
+
+
+def _by_quantity(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:  # noqa: ARG001
+    """Name a factor or a constant of some outputs, if the others are as asked."""
+    if search.program.variable:
+        return None
+    rhos = {output: search.distance(Candidate(), outputs=(output,), enough=MATCH) for output in search.outputs}
+    wrong = [output for output, rho in rhos.items() if rho > MATCH]
+    named = {_of_quantity(search, output) for output in wrong}
+    words = named.pop() if len(named) == 1 else ""
+    if not words or (len(wrong) == len(rhos) and words.startswith("times")):  # a factor of everything has its own stage
+        return None
+    kind: Kind = "constant" if words.startswith("off") else "scaled"
+    only = "" if len(rhos) == 1 else f": {', '.join(wrong)}"
+    return Diagnosis(kind, f"what is asked, {words}{only}", rho=MATCH, next_rho=APART, tried=tried)
+
+
+def _of_quantity(search: Search, output: str) -> str:
+    for times in chain.from_iterable(scaled(search, Candidate(), (output,), by=by) for by in (constant, quotient)):
+        if search.distance(times, outputs=(output,), enough=MATCH) <= MATCH:
+            return f"times {times.factor.words}"
+    excess = _excess(search, output) if len(search.samples) > 1 else None
+    return "" if excess is None else f"off by a constant, {excess:+.6g}"
 
 
 def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
     """Return the nearest candidate in lower precision, if every other one is `APART` times farther."""
-    coarse = COARSE_OF_FLOAT64 if _in_float64(search.samples) else COARSE
+    double = _in_float64(search.samples)
+    coarse = COARSE_OF_FLOAT64 if double else COARSE
+    share = SURE if double else HALF
+    likely = [one for one in candidates if search.possible(one, within=coarse, share=share)]
+    if not any(search.distance(one, enough=coarse) < coarse and _rounded(search, one) for one in likely):
+        return None
     ranked = sorted(((search.distance(one, enough=coarse), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked
     others = [(far, one) for far, one in others if not search.same(one, best)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from gates.families.program import Inputs
 from gates.families.rows import Grid
+from gates.model import Array
 
 SETTINGS = {"beta": "β", "eps": "ε", "epsilon_low": "ε_low", "epsilon_high": "ε_high", "temperature": "τ"}
 CERTAIN = 1e-3  # largest share of rounding in a number from which a factor is read
@@ -64,6 +65,14 @@ def quotient(calls: Sequence[Inputs], observed: float, room: float, *, single: b
             yield Factor(words, lambda inputs, a=over, b=under: _quotient(counts(inputs), a, b))  # type: ignore[misc]
 
 
+def table(calls: Sequence[Inputs]) -> Array:
+    """Return the values of each quotient for all calls, (quotients, calls)."""
+    sizes = [counts(inputs) for inputs in calls]
+    common = [name for name in sizes[0] if all(name in others for others in sizes)]
+    rows = [[_quotient(each, over, under) for each in sizes] for _, over, under in _quotients(common)]
+    return np.asarray(rows, np.float64).reshape(-1, len(calls))
+
+
 def _constants(observed: float) -> Iterator[float]:
     """Yield the constants nearest to a number: a short decimal, a half, the inverse of an integer, a logarithm."""
     size = abs(observed)
@@ -87,14 +96,15 @@ def counts(inputs: Inputs) -> Mapping[str, float]:
     if np.ndim(inputs.get("policy", 0.0)) in {1, 2}:
         marked = {**inputs, "lengths": None} if isinstance(inputs.get("lengths"), str) else inputs  # of IPO: a choice
         mask = Grid.of(marked, "policy").counts
-        sizes |= {"rows": len(mask), "slots": mask.shape[1], "tokens": mask.sum()}
+        slots = "the row's tokens" if mask.all() else "slots"
+        sizes |= {"rows": len(mask), slots: mask.shape[1], "tokens": mask.sum()}
         sizes |= {"rows with tokens": mask.any(axis=1).sum(), "tokens of the longest row": mask.sum(axis=1).max()}
     elif inputs.get("rewards") is not None:
         sizes["rows"] = len(inputs["rewards"])
     if (size := inputs.get("group_size")) and "rows" in sizes:
         sizes |= {"rows of a prompt": size, "prompts": sizes["rows"] / size}
     if inputs.get("micro_batches"):
-        sizes["micro-batches"] = len(inputs["micro_batches"])
+        sizes["the number of micro-batches"] = len(inputs["micro_batches"])
     settings = {words: inputs.get(name) for name, words in SETTINGS.items()}
     sizes |= {words: value for words, value in settings.items() if isinstance(value, float)}
     return {name: float(value) for name, value in sizes.items() if value > 0.0}

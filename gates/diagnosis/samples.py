@@ -43,8 +43,9 @@ def ask(program: Program, worker: Worker, example: Inputs) -> list[Sample]:
 def sampled(program: Program, inputs: Inputs, outcome: Outcome) -> Sample | None:
     """Return one answer as arrays, or None if it lacks an output or is not numeric."""
     try:
-        names = [name for name in program.outputs if name not in program.optional or name in outcome.value]
-        got = {name: np.asarray(outcome.value[name], np.float64) for name in names}
+        outputs = program.reads(inputs, outcome.value)
+        names = [name for name in program.outputs if name not in program.optional or name in outputs]
+        got = {name: np.asarray(outputs[name], np.float64) for name in names}
     except (KeyError, TypeError, ValueError):
         return None
     return Sample(inputs, got)

@@ -17,12 +17,14 @@ import numpy as np
 
 from gates.arithmetic.functions import Value, plain
 from gates.arithmetic.number import Number, gradient, number
-from gates.diagnosis.factors import CERTAIN, CLOSE, NONE, Factor, Factors, constant
+from gates.diagnosis.factors import CERTAIN, CLOSE, NONE, Factor, Factors, constant, table
 from gates.families.program import Choices, Data, Edit, Program, Sample
 from gates.model import Array
 
 MATCH, APART = 3.0, 30.0
 NEAR = 1e3  # limits of the asked definition: a candidate whose float64 values are farther off is not evaluated in full
+ALIKE = 1e-2  # relative distance of quotients of plain values that may be one factor
+SURE = 1e-3  # relative distance of plain values at which a candidate cannot match
 FEW = 0.5  # largest share of void elements in a candidate that may match
 
 
@@ -60,6 +62,9 @@ class Search:
     asked: Choices
     _evaluated: dict[tuple[Any, int], dict[str, tuple[Array, Array]]] = field(default_factory=dict)
     _parts: dict[int, dict[Any, Value]] = field(default_factory=dict)
+    _quick: dict[tuple[Any, int], dict[str, Array]] = field(default_factory=dict)
+    _room: list[dict[str, Array]] = field(default_factory=list)
+    _table: Array | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -69,7 +74,7 @@ class Search:
     def evaluated(self, candidate: Candidate, index: int) -> dict[str, tuple[Array, Array]]:
         """Return value and limit of each output for one sample."""
         choices = candidate.choices(self.asked)
-        key = (tuple(sorted((name, repr(x)) for name, x in choices.items())), index)
+        key = (_key(choices), index)
         if key not in self._evaluated:
             self._evaluated[key] = evaluate(self.program, self.samples[index].inputs, choices)
         return self._evaluated[key]
@@ -106,6 +111,65 @@ class Search:
         inputs, parts = self.samples[index].inputs, self._parts.setdefault(index, {})
         return values(self.program, inputs, candidate.choices(self.asked), parts)
 
+    def single(self, candidate: Candidate, index: int) -> dict[str, Array]:
+        """Return the same as `quick`, kept for the next stage of a search."""
+        key = (_key(candidate.choices(self.asked)), index)
+        if key not in self._quick:
+            self._quick[key] = self.quick(candidate, index)
+        return self._quick[key]
+
+    def possible(
+        self, candidate: Candidate, outputs: Sequence[str] = (), *, within: float = NEAR, share: float = SURE
+    ) -> bool:
+        """Whether plain values leave it open that a candidate matches the outputs.
+
+        Elements without a limit are not compared, nor outputs that plain values lack, such as gradients.
+
+        Args:
+            candidate: an edited definition.
+            outputs: the outputs that are compared; all by default.
+            within: the distance that is left open, in limits of what is asked.
+            share: the relative distance that is left open.
+        """
+        room = self.room()
+        for index, sample in enumerate(self.samples):
+            scale = candidate.factor.of(sample.inputs)
+            for output, value in self.single(candidate, index).items():
+                if output not in (outputs or self.outputs):
+                    continue
+                got, limit = sample.got[output], self.evaluated(Candidate(), index)[output][1]
+                if got.shape != value.shape:
+                    return False
+                allowed = room[index][output] * (within / NEAR)
+                allowed = allowed if allowed.shape == value.shape else allowed.max(initial=0.0)
+                with np.errstate(all="ignore"):
+                    apart = difference(got, value * scale)
+                    wide = np.maximum(allowed * max(abs(scale), 1.0), share * np.abs(value * scale))
+                    open_ = (apart <= wide) | np.isnan(value) | (value == np.inf)
+                if limit.shape == value.shape:
+                    open_ = open_ | np.isinf(limit)
+                if not open_.all():
+                    return False
+        return True
+
+    def proportion(self, candidate: Candidate, index: int, outputs: Sequence[str]) -> float:
+        """Return the quotient at the largest plain value of a sample; NaN where rounding may decide it or nothing is known."""
+        quotient, sample = math.nan, self.samples[index]
+        for output, value in self.single(candidate, index).items():
+            if output not in (outputs or self.outputs) or sample.got[output].shape != value.shape or not value.size:
+                continue
+            finite = np.where(np.isfinite(value) & np.isfinite(sample.got[output]), np.abs(value), 0.0)
+            if finite.max() > 10.0 * self.room()[index][output].max(initial=0.0):
+                largest = np.unravel_index(np.argmax(finite), value.shape)
+                quotient = float(sample.got[output][largest] / value[largest])
+        return quotient
+
+    def quotients(self) -> Array:
+        """Return the factors that are counts or settings of the calls, or quotients of these: one row for each."""
+        if self._table is None:
+            self._table = table([sample.inputs for sample in self.samples])
+        return self._table
+
     def near(self, candidate: Candidate, room: Sequence[dict[str, Array]]) -> bool:
         """Whether a candidate's plain values are near enough to the outputs to make its limits worth computing."""
         for index, sample in enumerate(self.samples):
@@ -129,21 +193,24 @@ class Search:
 
     def pairs(self) -> Iterator[Candidate]:
         """Yield each pair of edits of different choices."""
-        edits = list(self.program.edits(self.asked))
+        edits = [edit for edit in self.program.edits(self.asked) if not edit.alone]
         for first, second in combinations(edits, 2):
             if not first.changes.keys() & second.changes.keys():
                 yield Candidate((first, second))
 
     def room(self) -> list[dict[str, Array]]:
         """Return the allowed distance of plain values, for each sample and output."""
-        base = Candidate()
-        return [
-            {
-                output: NEAR * np.where(np.isfinite(limit), limit, 0.0)
-                for output, (_, limit) in self.evaluated(base, index).items()
-            }
-            for index in range(len(self.samples))
-        ]
+        if not self._room:
+            every = [self.evaluated(Candidate(), index) for index in range(len(self.samples))]
+            self._room = [
+                {output: NEAR * np.where(np.isfinite(limit), limit, 0.0) for output, (_, limit) in evaluated.items()}
+                for evaluated in every
+            ]
+        return self._room
+
+
+def _key(choices: Choices) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((name, repr(x)) for name, x in choices.items()))
 
 
 def evaluate(program: Program, inputs: Any, choices: Choices) -> dict[str, tuple[Array, Array]]:
@@ -199,6 +266,8 @@ def first_matches(
     """Return the candidates nearer than `APART`, nearest first, without those that agree with an earlier one."""
     matches: list[tuple[Candidate, float]] = []
     for candidate in candidates:
+        if not search.possible(candidate, outputs):
+            continue
         rho = search.distance(candidate, outputs=outputs, enough=APART)
         if rho < APART and not any(search.same(candidate, other, outputs) for other, _ in matches):
             matches.append((candidate, rho))
@@ -218,12 +287,29 @@ def scaled(
     if single and candidate.edits:
         return
     calls = [sample.inputs for sample in search.samples]
+    if not _proportional(search, candidate, outputs, by):
+        return
     observed, share = _factor(search, candidate, 0, output)
     if not math.isfinite(observed) or share > CERTAIN:
         return
     for factor in by(calls, observed, CLOSE if single else max(share, CLOSE), single=single):
         if all(_factor(search, candidate, index, output)[1] <= CERTAIN for index in range(1, len(calls))):
             yield Candidate(candidate.edits, factor)
+
+
+def _proportional(search: Search, candidate: Candidate, outputs: Sequence[str], by: Factors) -> bool:
+    """Whether plain values leave it open that a common factor is a constant, or a count or setting of the calls."""
+    factors = np.full((1, len(search.samples)), math.nan) if by is constant else search.quotients()
+    for index in range(len(search.samples)):
+        observed = search.proportion(candidate, index, outputs)
+        if math.isnan(observed):
+            continue
+        if by is constant and math.isnan(factors[0, index]):
+            factors = np.full(factors.shape, observed)
+        factors = factors[np.abs(factors[:, index] - observed) <= ALIKE * abs(observed)]
+        if not factors.size:
+            return False
+    return True
 
 
 def _factor(search: Search, candidate: Candidate, index: int, output: str) -> tuple[float, float]:

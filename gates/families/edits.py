@@ -41,7 +41,9 @@ def numbers(
     """Yield an edit for each of some usual sizes of a number, if there is one, that is not asked."""
     value = asked[choice]
     if value is not None:
-        yield from (Edit(f"{symbol} {x:g}", {choice: x}, convention, f"{value:g}") for x in sizes if x != value)
+        for x in sizes:
+            if x != value:
+                yield Edit(f"{symbol} {x:g}", {choice: x}, convention, f"{value:g}", alone=True)
 
 
 def declarations(convention: str, values: Iterable[Any]) -> dict[Any, str]:

@@ -26,12 +26,14 @@ class Edit:
         changes: the choices that it makes instead of those asked.
         convention: whether a library makes this choice on purpose; conventions are named first.
         asked: what is asked instead, as text after "asked:"; empty if `words` says it.
+        alone: whether it is only tried without a second edit, as one of many sizes of a constant.
     """
 
     words: str
     changes: Choices
     convention: bool = False
     asked: str = ""
+    alone: bool = False
 
     @property
     def sentence(self) -> str:
@@ -98,6 +100,7 @@ class Program:
         pairs: whether two edits at once are tried; False where each costs a gradient.
         examples: yields the calls that `gates identify` tries, given a case's call, such as one with every constant; the
             first that the subject answers is used.
+        reads: returns the compared outputs, given a call and the subject's outputs, where these are compared in another form.
         declares: of each choice that a subject may declare, the declaration of each value (`aggregation=("row-mean",)`).
     """
 
@@ -114,6 +117,7 @@ class Program:
     presets: Callable[[Choices], Iterable[Edit]] = lambda choices: ()  # noqa: ARG005
     pairs: bool = True
     examples: Callable[[Inputs], Iterable[Inputs]] = lambda inputs: (inputs,)
+    reads: Callable[[Inputs, Mapping[str, Any]], Mapping[str, Any]] = lambda inputs, outputs: outputs  # noqa: ARG005
     declares: Mapping[str, Mapping[Any, str]] = field(default_factory=dict, hash=False)
 
 

@@ -12,6 +12,7 @@ from gates.families.edits import conventions_first, declarations, mistakes, numb
 from gates.families.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
+USUAL = frozenset((1e-8, 1e-6, 1e-5, 1e-4))  # sizes of ε that are tried beside another edit
 MODES = {
     "add": "std + ε",
     "inside": "√(var + ε)",
@@ -19,7 +20,7 @@ MODES = {
     "floor": "the larger of std and ε",
     "threshold-add": "0 where std < ε, else std + ε",
 }
-USUAL = ("add", "inside", "threshold")  # that one deviation, of the batch, can tell apart
+FORMS = ("add", "inside", "threshold")  # that one deviation, of the batch, can tell apart
 OTHER_MODES = {
     "one below": "not divided where std < ε",
     "nothing": "no ε beside the deviation",
@@ -48,6 +49,22 @@ BASELINES = {
     "smallest": ("the smallest reward of the group", False),
     "first": ("the first reward of the group", False),
     "sum": ("the sum of the group, not its mean", False),
+    "others over G": (
+        "the sum of the other members of the group divided by their number plus one, G, not by G − 1",
+        False,
+    ),
+    "group over G − 1": ("the sum of the whole group, the member itself included, divided by G − 1", False),
+    "sum of the others": ("the sum of the other members of the group, not their mean", False),
+    "group over P": ("the sum of the group divided by the number of groups, not by G", False),
+    "shrunk": ("the mean of the group, the distance times (G − 1)/G", False),
+    "added": ("the mean of the group added, not subtracted", False),
+    "others added": ("the mean of the other members added, not subtracted", False),
+    "next group": ("the mean of the next group", False),
+    "other groups": ("the mean of the other groups", False),
+    "next member": ("the reward of the next member of the group", False),
+    "largest other": ("the largest reward of the other members of the group", False),
+    "members before": ("the mean of the members before, from the group's first on", False),
+    "last": ("the last reward of the group", False),
 }
 DECLARED = {  # as a subject declares what it computes, if it means it
     "ddof": declarations("ddof", (0, 1, None)),
@@ -66,6 +83,10 @@ SPREADS = {
     "of the centred": "the root mean square of the rewards less their baseline",
     "of the others": "the deviation of the other members of the group",
     "standard error": "the deviation over √n",
+    "next group": "the deviation of the next group",
+    "group means": "the deviation of the groups' means",
+    "√(n + 1)": "the root of the sum of squares over n + 1",
+    "sum of squares": "the root of the sum of squares, not of their mean",
 }
 LAYOUTS = {
     "every P-th row": "groups of every P-th row (P prompts), as if rows were member-major",
@@ -73,6 +94,9 @@ LAYOUTS = {
     "P rows": "groups of P consecutive rows: the number of prompts taken for that of members",
     "batch": "the whole batch as one group",
     "pairs": "groups of two rows",
+    "halves": "each half of a group as a group of its own, as if a group were on two ranks",
+    "two groups": "two groups as one",
+    "shifted": "groups that start one row late",
 }
 TIMES = {
     "−1": "advantages with the wrong sign",
@@ -80,6 +104,8 @@ TIMES = {
     "1/√G": "advantages over √G",
     "1/G": "advantages over G",
     "G": "advantages times G",
+    "G/(G − 1)": "advantages times G/(G − 1)",
+    "(G − 1)/G": "advantages times (G − 1)/G",
 }
 AFTER = {
     "whitened": "advantages normalised over the batch once more (ddof 1)",
@@ -104,15 +130,16 @@ def _scaled(asked: Choices) -> Iterator[Edit]:
     """Yield other baselines, scales, ddof and ε."""
     yield from others("baseline", BASELINES, asked, "baseline: {}")
     if asked["scale"] == "none":
-        for scale, ddof, mode, size in product(("group", "batch"), (0, 1), USUAL, SIZES):
+        for scale, ddof, mode, size in product(("group", "batch"), (0, 1), FORMS, SIZES):
             change = {"scale": scale, "ddof": ddof, "eps": size, "eps_mode": mode}
-            yield Edit(named(scale, ddof, size, mode), change, True, SCALES["none"])
+            usual = any(change.items() <= preset.items() for preset in PRESETS.values())
+            yield Edit(named(scale, ddof, size, mode), change, True, SCALES["none"], alone=not usual)
         return
     yield Edit("no division by a deviation", UNSCALED, True, SCALES[asked["scale"]])
     other = "batch" if asked["scale"] == "group" else "group"
     yield Edit(f"divided by {SCALES[other]}", {"scale": other}, True, SCALES[asked["scale"]])
     yield Edit("divided by the mean of the groups' deviations", {"scale": "mean of the groups'"})
-    for ddof, mode, size in product((0, 1), MODES if asked["scale"] == "group" else USUAL, SIZES):
+    for ddof, mode, size in product((0, 1), tuple(MODES) if asked["scale"] == "group" else FORMS, SIZES):
         if (ddof, mode, size) != (asked["ddof"], asked["eps_mode"], asked["eps"]):
             yield constants(asked, ddof, size, mode)
     for mode, words in OTHER_MODES.items():
@@ -137,16 +164,18 @@ def constants(asked: Choices, ddof: int, size: float, mode: str) -> Edit:
     if differing == ["ddof"]:
         return Edit(f"{kind}ddof {ddof}", {"ddof": ddof}, True, str(before["ddof"]))
     if "ddof" not in differing:
+        changed = {name: change[name] for name in differing}
         return Edit(
             f"{kind}{_mode(mode, size)}",
-            {name: change[name] for name in differing},
+            changed,
             True,
             _mode(before["eps_mode"], before["eps"]),
+            alone=size not in USUAL,
         )
     words = f"ddof {before['ddof']}, {_mode(before['eps_mode'], before['eps'])}"
     library = [name for name, preset in PRESETS.items() if change.items() <= preset.items() and "batch" not in name]
     suffix = f" ({', '.join(library)})" if library and asked["scale"] == "group" else ""
-    return Edit(f"{named(asked['scale'], ddof, size, mode)}{suffix}", change, True, words)
+    return Edit(f"{named(asked['scale'], ddof, size, mode)}{suffix}", change, True, words, alone=not library)
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
@@ -237,6 +266,15 @@ def edits_of_several(asked: Choices) -> Iterator[Edit]:
     yield Edit("each reward normalised over the batch, not in its group", {"first": "batch"})
     yield Edit("weights ignored", {"weights": "ones"})
     yield Edit("the magnitudes of the weights", {"weights": "magnitudes"})
+    signs = "weights before the normalisation, which leaves their sign alone"
+    yield Edit(signs, {"weights": "signs"})
+    yield Edit("weights squared", {"weights": "squared"})
+    yield Edit("weights in the reverse order of the reward functions", {"weights": "reversed"})
+    yield Edit("weights divided by their sum", {"weights": "shares"})
+    yield Edit("the first reward function alone", {"weights": "first"})
+    yield Edit(
+        "statistics over the prompts, not over the members of a group (the other axis)", {"layout": "every G-th row"}
+    )
     yield Edit("rewards less their group's mean, not divided by its deviation", {"group_divided": False})
     yield Edit("the weighted sum less its mean, not divided by its deviation", {"batch_divided": False})
     yield Edit("the weighted sum over its deviation, not less its mean", {"batch_centred": False})
@@ -289,7 +327,19 @@ def edits_of_gae(asked: Choices) -> Iterator[Edit]:
     if gamma != lam:
         yield Edit("γ and λ exchanged", {"gamma": lam, "lam": gamma})
     yield Edit("the trace decays by λ, not by γλ", {"trace": "λ"})
+    yield Edit("the trace decays by γ, not by γλ", {"trace": "γ"})
+    yield Edit("the trace does not decay", {"trace": "1"})
     yield Edit("the value that follows is not discounted by γ", {"next": "V"})
+    yield Edit("the value that follows left out: δ = r − V", {"next": "0"})
+    yield Edit("the value that follows subtracted: δ = r − γV⁺ − V", {"next": "−γ V"})
+    yield Edit("the value added, not subtracted: δ = r + γV⁺ + V", {"own": "added"})
+    yield Edit("the value not subtracted: δ = r + γV⁺", {"own": "left out"})
+    yield Edit("values of the token before: shifted by one token", {"values": "before"})
+    yield Edit("rewards of the next token: shifted by one token", {"rewards": "next"})
+    yield Edit("the advantages less their mean over the batch's tokens", {"after": "centred"})
+    yield Edit(
+        "advantages whitened over the batch's tokens, by a deviation of n, not n − 1", {"after": "whitened by n"}
+    )
     yield Edit("returns: the advantages plus the values", {"value": "returns"}, convention=True)
     yield Edit("slots without a token stepped through, as if they were tokens", {"padding": "stepped through"})
     yield Edit("advantages with the wrong sign", {"sign": -1.0})
@@ -297,6 +347,8 @@ def edits_of_gae(asked: Choices) -> Iterator[Edit]:
         yield Edit("the value after a row's last token taken for 0", {"bootstrap": "none"}, convention=True)
     if asked["terminal"] == "given":
         yield Edit("the ends of episodes ignored", {"terminal": "none"}, convention=True)
+        yield Edit("the flags of ends inverted", {"terminal": "inverted"})
+        yield Edit("the flags of ends shifted by one token: an episode ends one token early", {"terminal": "early"})
         yield Edit("the end of an episode cuts the value that follows, not the trace", {"terminal": "value only"})
         yield Edit("the end of an episode cuts the trace, not the value that follows", {"terminal": "trace only"})
 

@@ -15,7 +15,7 @@ from gates.model import Array
 SHAPES = ((3, 4), (5, 2), (2, 6), (4, 3), (2, 8), (6, 4), (3, 5), (4, 6))
 """Prompts and members of a group: no two are alike, so that no scale is free."""
 MAGNITUDES = (1.0, 1e-6, 0.3, 1e-4, 3e-9, 2.0)  # of the groups of a batch, in turn: ε is seen beside each
-OF_BATCH = (1.0, 6.0, 1.0, 1e-5, 1.0, 1e-7, 3e-9, 1.0)  # a factor of the whole batch: ε beside a batch's deviation
+OF_BATCH = (1.0, 6.0, 1.0, 3e-5, 1.0, 1e-7, 3e-9, 1.0)  # a factor of the whole batch: ε beside a batch's deviation
 
 COLUMNS = (1.0, 30.0, 0.02)  # the sizes of the reward functions, in turn
 OF_WEIGHTS = (1.0, 1e-3, 1.0, 1e-5, 1e-2, 1.0, 1e-4, 1e-7)  # a factor of all: ε beside the deviation of the sums

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic.functions import Value, absolute, clip, maximum, plain, sqrt, where
-from gates.arithmetic.number import Floats, Number, number
+from gates.arithmetic.number import Floats
 from gates.families.advantages import edits, inputs
+from gates.families.advantages.baselines import BASELINES, LEAVE_ONE_OUT, count, mean, ranked, total
 from gates.families.limits import limits
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.model import Array
@@ -81,6 +82,9 @@ LAYOUTS: Mapping[str, Callable[[Array, int], Array]] = {
     "P rows": lambda rows, size: rows.reshape(size, -1),
     "batch": lambda rows, size: rows.reshape(1, -1),  # noqa: ARG005
     "pairs": lambda rows, size: rows.reshape(-1, 2) if rows.size % 2 == 0 else rows.reshape(-1, size),
+    "halves": lambda rows, size: rows.reshape(-1, size // 2 if size % 2 == 0 else size),
+    "two groups": lambda rows, size: rows.reshape(-1, size * 2 if rows.size % (2 * size) == 0 else size),
+    "shifted": lambda rows, size: np.roll(rows, -1).reshape(-1, size),
 }
 TIMES: Mapping[str, Callable[[float], float]] = {
     "−1": lambda size: -1.0,  # noqa: ARG005
@@ -88,78 +92,8 @@ TIMES: Mapping[str, Callable[[float], float]] = {
     "1/√G": lambda size: size**-0.5,
     "1/G": lambda size: 1.0 / size,
     "G": lambda size: size,
-}
-
-
-# --- baselines of (groups, members)
-
-
-def count(scored: Array, less: float = 0.0) -> Array:
-    """Return the number of scored members of each group less `less`, at least 1, (groups, 1)."""
-    return np.asarray(np.maximum(scored.sum(axis=1, keepdims=True) - less, 1.0))
-
-
-def total(groups: Value, scored: Array) -> Value:
-    """Return the sum of the scored members of each group, (groups, 1)."""
-    return where(scored, groups, 0.0).sum(1, keepdims=True)
-
-
-def mean(groups: Value, scored: Array) -> Value:
-    """Return the mean of the scored members of each group, (groups, 1)."""
-    return total(groups, scored) / count(scored)
-
-
-def _batch_mean(groups: Value, scored: Array) -> Value:
-    return mean(groups.reshape(1, -1), scored.reshape(1, -1))
-
-
-def _ranked(groups: Value, scored: Array, share: float) -> Value:
-    """Return the quantile `share` of the scored members, the mean of two between members."""
-    order = np.argsort(np.where(scored, plain(groups), np.inf), axis=1)
-    rank = share * (count(scored) - 1.0)
-    rows = np.arange(len(order))[:, None]
-    low, high = (groups[rows, order[rows, f(rank).astype(np.int64)]] for f in (np.floor, np.ceil))
-    return (low + high) * 0.5
-
-
-def _less_others(groups: Value, scored: Array) -> Value:
-    return where(count(scored) > 1.0, groups - (total(groups, scored) - groups) / count(scored, 1.0), 0.0)
-
-
-def _less_batch_others(groups: Value, scored: Array) -> Value:
-    every = total(groups, scored).sum(0, keepdims=True)
-    return groups - (every - groups) / float(max(scored.sum() - 1, 1))
-
-
-def _share(groups: Value, scored: Array) -> Value:
-    """Return n / (n − 1) of each group, rounded once."""
-    members = count(scored)
-    return (number(members, groups.dtype) if isinstance(groups, Number) else members) / count(scored, 1.0)
-
-
-def _zero_if_alone(centred: Value, scored: Array) -> Value:
-    """Return the centred rewards, 0 in groups with one scored member."""
-    return where(count(scored) > 1.0, centred, 0.0)
-
-
-LEAVE_ONE_OUT = ("leave-one-out", "share of the distance", "distance of the shares")  # forms of one baseline
-BASELINES: Mapping[str, Callable[[Value, Array], Value]] = {
-    "mean": lambda groups, scored: groups - mean(groups, scored),
-    "leave-one-out": _less_others,
-    "share of the distance": lambda groups, scored: _zero_if_alone(
-        (groups - mean(groups, scored)) * _share(groups, scored), scored
-    ),
-    "distance of the shares": lambda groups, scored: _zero_if_alone(
-        groups * _share(groups, scored) - mean(groups, scored) * _share(groups, scored), scored
-    ),
-    "batch": lambda groups, scored: groups - _batch_mean(groups, scored),
-    "batch leave-one-out": _less_batch_others,
-    "median": lambda groups, scored: groups - _ranked(groups, scored, 0.5),
-    "largest": lambda groups, scored: groups - _ranked(groups, scored, 1.0),
-    "smallest": lambda groups, scored: groups - _ranked(groups, scored, 0.0),
-    "first": lambda groups, scored: groups - groups[:, :1],  # noqa: ARG005
-    "sum": lambda groups, scored: groups - total(groups, scored),
-    "none": lambda groups, scored: groups,  # noqa: ARG005
+    "G/(G − 1)": lambda size: size / max(size - 1.0, 1.0),
+    "(G − 1)/G": lambda size: max(size - 1.0, 1.0) / size,
 }
 
 
@@ -226,7 +160,20 @@ def _of_others(groups: Value, scored: Array, ddof: float) -> Value:
     return (off * off).sum(-1) / np.maximum(among.sum(-1) - ddof, 1.0)
 
 
+def _of_next(groups: Value, scored: Array, ddof: float) -> Value:
+    return variance(groups, scored, ddof)[np.roll(np.arange(len(scored)), -1)]
+
+
+def _of_means(groups: Value, scored: Array, ddof: float) -> Value:
+    means = mean(groups, scored).reshape(1, -1)
+    return variance(means, np.ones(means.shape, bool), ddof) * np.ones((len(scored), 1))
+
+
 VARIANCES: Mapping[str, Callable[[Value, Array, float], Value]] = {
+    "next group": _of_next,
+    "group means": _of_means,
+    "√(n + 1)": lambda groups, scored, ddof: variance(groups, scored, -1.0),  # noqa: ARG005
+    "sum of squares": lambda groups, scored, ddof: variance(groups, scored, ddof) * count(scored, ddof),
     "about zero": _about_zero,
     "of the others": _of_others,
 }
@@ -245,11 +192,15 @@ SPREADS: Mapping[str, Callable[[Value, Array, Value], Value]] = {
     "about zero": _root,
     "of the centred": _root,
     "of the others": _root,
+    "next group": _root,
+    "group means": _root,
+    "√(n + 1)": _root,
+    "sum of squares": _root,
     "variance": lambda groups, scored, squared: squared,  # noqa: ARG005
     "standard error": lambda groups, scored, squared: sqrt(squared) / np.sqrt(count(scored)),  # noqa: ARG005
     "mean absolute deviation": _mean_absolute,
-    "range": lambda groups, scored, squared: _ranked(groups, scored, 1.0) - _ranked(groups, scored, 0.0),  # noqa: ARG005
-    "largest": lambda groups, scored, squared: _ranked(absolute(groups - mean(groups, scored)), scored, 1.0),  # noqa: ARG005
+    "range": lambda groups, scored, squared: ranked(groups, scored, 1.0) - ranked(groups, scored, 0.0),  # noqa: ARG005
+    "largest": lambda groups, scored, squared: ranked(absolute(groups - mean(groups, scored)), scored, 1.0),  # noqa: ARG005
     "mean": lambda groups, scored, squared: absolute(mean(groups, scored)),  # noqa: ARG005
 }
 
@@ -300,14 +251,25 @@ def compute_several(data: Data, chosen: Choices, variable: Value) -> Mapping[str
     values, factors = data.lift(np.nan_to_num(rewards).astype(rewards.dtype)), data.lift(data["weights"])
     if chosen["first"] != "none":
         values = _z_scores(chosen, values, scored, stages[chosen["first"]], "group")
-    if chosen["weights"] == "magnitudes":
-        factors = absolute(factors)
+    factors = WEIGHTS[chosen["weights"]](factors)
     summed = (values * factors if chosen["weights"] != "ones" else values).sum(1, keepdims=True)
     counted = scored.any(axis=1, keepdims=True)
     summed = where(counted, summed, 0.0)
     if chosen["second"] != "none":
         summed = _z_scores(chosen, summed, counted, stages[chosen["second"]], "batch")
     return {"advantages": summed[:, 0] if chosen["sign"] == 1.0 else summed[:, 0] * chosen["sign"]}
+
+
+WEIGHTS: Mapping[str, Callable[[Value], Value]] = {  # of the reward functions, (F,)
+    "given": lambda w: w,
+    "ones": lambda w: w,
+    "magnitudes": absolute,
+    "signs": lambda w: w / np.maximum(np.abs(plain(w)), 1e-300),
+    "squared": lambda w: w * w,
+    "reversed": lambda w: w[::-1],
+    "shares": lambda w: w / w.sum(),
+    "first": lambda w: w * (np.arange(w.shape[0]) == 0),
+}
 
 
 def _z_scores(chosen: Choices, values: Value, scored: Array, table: Array, stage: str) -> Value:

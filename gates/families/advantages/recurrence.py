@@ -19,8 +19,8 @@ from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.rows import Grid
 from gates.model import Array
 
-CUTS_VALUE = frozenset(("given", "value only"))
-CUTS_TRACE = frozenset(("given", "trace only"))
+CUTS_VALUE = frozenset(("given", "value only", "inverted", "early"))
+CUTS_TRACE = frozenset(("given", "trace only", "inverted", "early"))
 
 
 def asked(call: Inputs) -> Choices:
@@ -33,6 +33,9 @@ def asked(call: Inputs) -> Choices:
         "padding": "skipped",
         "value": "less V",
         "trace": "γλ",
+        "own": "subtracted",
+        "values": "given",
+        "rewards": "given",
         "next": "γ V",
         "recurrence": "of A",
         "after": "nothing",
@@ -47,8 +50,8 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     advantages = RECURRENCES[chosen["recurrence"]](data, chosen, grid)
     if chosen["value"] == "returns":
         advantages = advantages + grid.lifted(data, "values")
-    if chosen["after"] == "whitened":
-        advantages = _whitened(advantages, counts)
+    if chosen["after"] != "nothing":
+        advantages = _whitened(advantages, counts, chosen["after"])
     if chosen["sign"] != 1.0:
         advantages = advantages * chosen["sign"]
     return {"advantages": grid.back(where(counts, advantages, 0.0))}
@@ -56,16 +59,17 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 def _of_advantages(data: Data, chosen: Choices, grid: Grid) -> Value:
     """Return A = δ + γλA⁺, from the last token to the first."""
-    reward, value = (grid.lifted(data, name) for name in ("rewards", "values"))
-    read, cuts = _read(chosen, grid), _cuts(data, grid)
+    reward, value = _shifted(data, chosen, grid)
+    read, cuts = _read(chosen, grid), _cuts(data, chosen, grid)
     discount, decay = (_held(data, chosen[name]) for name in ("gamma", "lam"))
-    trace = {"γλ": discount * decay, "λ": decay}[chosen["trace"]]
+    trace = {"γλ": discount * decay, "λ": decay, "γ": discount, "1": 1.0}[chosen["trace"]]
+    share = {"γ V": discount, "V": 1.0, "0": 0.0, "−γ V": -discount}[chosen["next"]]
+    own = {"subtracted": -1.0, "added": 1.0, "left out": 0.0}[chosen["own"]]
     following, columns = _bootstrap(data, chosen, len(read)), []
     advantage = _nothing(data, len(read))
     for t in reversed(range(read.shape[1])):
         after, kept = (1.0 - cuts[:, t] * (chosen["terminal"] in whose) for whose in (CUTS_VALUE, CUTS_TRACE))
-        next_value = following * discount if chosen["next"] == "γ V" else following
-        moved = reward[:, t] + next_value * after - value[:, t] + trace * advantage * kept
+        moved = reward[:, t] + following * share * after + value[:, t] * own + trace * advantage * kept
         advantage = where(read[:, t], moved, advantage)
         following = where(read[:, t], value[:, t], following)
         columns.append(advantage)
@@ -75,7 +79,7 @@ def _of_advantages(data: Data, chosen: Choices, grid: Grid) -> Value:
 def _of_returns(data: Data, chosen: Choices, grid: Grid) -> Value:
     """Return G − V with G = r + γ((1 − λ)V⁺ + λG⁺), from the last token to the first."""
     reward, value = (grid.lifted(data, name) for name in ("rewards", "values"))
-    read, cuts = _read(chosen, grid), _cuts(data, grid)
+    read, cuts = _read(chosen, grid), _cuts(data, chosen, grid)
     discount, decay = (_held(data, chosen[name]) for name in ("gamma", "lam"))
     left, columns = 1.0 - decay, []
     following = returned = _bootstrap(data, chosen, len(read))
@@ -88,6 +92,17 @@ def _of_returns(data: Data, chosen: Choices, grid: Grid) -> Value:
 
 
 RECURRENCES: Mapping[str, Callable[[Data, Choices, Grid], Value]] = {"of A": _of_advantages, "of G": _of_returns}
+
+
+def _shifted(data: Data, chosen: Choices, grid: Grid) -> tuple[Value, Value]:
+    """Return rewards and values of each slot, (B, T) each."""
+    reward, value = (grid.lifted(data, name) for name in ("rewards", "values"))
+    columns = np.arange(grid.counts.shape[1])
+    if chosen["rewards"] == "next":
+        reward = reward[:, np.minimum(columns + 1, columns[-1])]
+    if chosen["values"] == "before":
+        value = value[:, np.maximum(columns - 1, 0)]
+    return reward, value
 
 
 def _held(data: Data, value: float) -> Value:
@@ -112,11 +127,14 @@ def _read(chosen: Choices, grid: Grid) -> Array:
     return counts if chosen["padding"] == "skipped" else np.ones(counts.shape, bool)
 
 
-def _cuts(data: Data, grid: Grid) -> Array:
+def _cuts(data: Data, chosen: Choices, grid: Grid) -> Array:
     """Return 1 where an episode ends with the token, (B, T)."""
     ends = data.get("terminal")
     shape = np.shape(data["rewards"])
-    return np.asarray(grid.wide(np.zeros(shape) if ends is None else np.asarray(ends, np.float64)))
+    cuts = np.asarray(grid.wide(np.zeros(shape) if ends is None else np.asarray(ends, np.float64)))
+    if chosen["terminal"] == "early":
+        return np.pad(cuts[:, 1:], ((0, 0), (0, 1)))
+    return 1.0 - cuts if chosen["terminal"] == "inverted" else cuts
 
 
 def _stacked(columns: Sequence[Value]) -> Value:
@@ -128,11 +146,13 @@ def _stacked(columns: Sequence[Value]) -> Value:
     return Number(parts[0], first.dtype, parts[1], parts[2])
 
 
-def _whitened(advantages: Value, counts: Array) -> Value:
-    """Return the advantages less their mean over tokens, over their deviation."""
+def _whitened(advantages: Value, counts: Array, kind: str) -> Value:
+    """Return the advantages less their mean over tokens, over their deviation unless they are only centred."""
     n = float(counts.sum())
     off = advantages - where(counts, advantages, 0.0).sum() / n
-    squares = where(counts, off * off, 0.0).sum() / max(n - 1.0, 1.0)
+    if kind == "centred":
+        return off
+    squares = where(counts, off * off, 0.0).sum() / (n if kind == "whitened by n" else max(n - 1.0, 1.0))
     return off / sqrt(squares + 1e-8)
 
 

@@ -56,6 +56,9 @@ REDUCTIONS = {
     "mean of row means": ("one mean over the rows of their token means", False),
     "batch sum": ("one sum over all tokens of the batch", False),
     "columns": ("the sum over rows of each slot: the wrong axis", False),
+    "rows": ("the sum of each row over the number of rows", False),
+    "largest": ("the largest of each row", False),
+    "last": ("the last token of each row", False),
 }
 DECLARED = {  # as a subject declares what it computes, if it means it
     "estimator": declarations("estimator", ("k1", "k2", "k3")),
@@ -103,6 +106,14 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield Edit(inverted, {"direction": "inverted"})
     yield Edit("the KL with the wrong sign", {"sign": -1.0})
     yield Edit("the KL twice", {"sign": 2.0})
+    if asked["off_policy"]:
+        yield Edit("the KL to the old policy, not to the reference", {"direction": "to old"})
+        yield Edit("the KL of the old policy, not of the current one", {"direction": "of old"})
+    yield Edit("reference log-probs shifted by one token", {"direction": "next token"})
+    yield Edit("the reference log-probs of the next row", {"direction": "next row"})
+    yield Edit("half of the log-ratio d", {"log_ratio": 0.5})
+    yield Edit("twice the log-ratio d", {"log_ratio": 2.0})
+    yield Edit("d in bits, to base 2", {"log_ratio": 1.0 / np.log(2.0)})
     yield from mistakes("mask", MASKS)
     if asked["reduction"] == "mean":
         yield Edit("padding counted in the sum, but not in the number of tokens", {"numerator": "all"})

@@ -28,6 +28,7 @@ def asked(inputs: Inputs) -> Choices:
         "mask": "given",
         "numerator": "tokens",
         "direction": "given",
+        "log_ratio": 1.0,
         "estimator": inputs["estimator"],
         "clamp": inputs.get("kl_clamp"),
         "clamped": "both",
@@ -100,8 +101,11 @@ RATIOS: Mapping[str, Callable[[Rows, Value], Value]] = {  # functions of the row
 def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001  no gradient is asked
     """Return the KL of each token or row."""
     rows = Rows(data, chosen)
-    lp, ref = (rows.lp, rows.ref) if chosen["direction"] == "given" else (rows.ref, rows.lp)
+    lp, ref = _pair(rows)
     d, clamped = ref - lp, chosen["clamped"]
+    if chosen["log_ratio"] != 1.0:
+        d = d * chosen["log_ratio"]
+        ref = lp + d
     if clamped == "log-ratio":
         d = rows.clamped(d)
         lp, ref = -d, d * 0.0
@@ -117,7 +121,29 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     return {"kl": rows.clamped(reduced) if clamped == "after the reduction" else reduced}
 
 
+def _pair(rows: Rows) -> tuple[Value, Value]:
+    """Return the log-probs of the two policies, in the chosen direction."""
+    kind = rows.chosen["direction"]
+    if kind in {"to old", "of old"}:
+        old = rows.grid.lifted(rows.data, "old")
+        return (rows.lp, old) if kind == "to old" else (old, rows.ref)
+    columns = np.arange(rows.counts.shape[1])
+    if kind == "next token":
+        return rows.lp, rows.ref[:, np.minimum(columns + 1, columns[-1])]
+    if kind == "next row":
+        return rows.lp, rows.ref[np.roll(np.arange(len(rows.counts)), -1)]
+    return (rows.lp, rows.ref) if kind == "given" else (rows.ref, rows.lp)
+
+
+def _largest(rows: Rows, kl: Value) -> Value:
+    column = np.where(rows.counts, plain(kl), -np.inf).argmax(axis=1)
+    return kl[np.arange(len(column)), column]
+
+
 REDUCTIONS: Mapping[str, Callable[[Rows, Value], Value]] = {
+    "rows": lambda rows, kl: kl.sum(1) / float(len(rows.counts)),
+    "largest": _largest,
+    "last": lambda rows, kl: where(rows.counts & ~misread(rows.counts, "without last"), kl, 0.0).sum(1),
     "none": lambda rows, kl: rows.grid.back(kl),
     "sum": lambda rows, kl: kl.sum(1),  # noqa: ARG005
     "mean": lambda rows, kl: kl.sum(1) / tokens(rows.counts)[:, 0],

@@ -29,6 +29,11 @@ VALUES = {
     "shifted": "the logit less the largest one, not normalised",
     "bits": "log p in bits, to base 2",
     "base 10": "log p to base 10",
+    "p + 1e-8": "log(p + 1e-8)",
+    "p + 1e-6": "log(p + 1e-6)",
+    "p + 1e-10": "log(p + 1e-10)",
+    "log-odds": "the log-odds log p − log(1 − p)",
+    "log of the rest": "log(1 − p)",
 }
 NORMALISERS = {
     "without last": "a normaliser without the last id of the vocabulary",
@@ -37,6 +42,11 @@ NORMALISERS = {
     "positions": "a softmax over the positions, not over the vocabulary",
     "rows": "a softmax over the rows, not over the vocabulary",
     "mean": "a normaliser that is the logarithm of the mean of exp, not of the sum",
+    "with 0": "a normaliser with an extra logit of 0 (log1p)",
+    "without the id": "a normaliser of the other ids, without the given one",
+    "plain mean": "logits less their mean, not normalised",
+    "first position": "the normaliser of the first position for every position",
+    "next": "the normaliser of the next position",
 }
 ENTROPIES = {
     "negated": "the entropy with the wrong sign",
@@ -83,6 +93,8 @@ def _tempered(asked: Choices) -> Iterator[Edit]:
         yield Edit(ENTROPY_TAU["ignored"], {"entropy_tau": "ignored"}, convention=True)
         yield from _in_part()
     yield Edit("a normaliser of the untempered logits", {"normaliser": "untempered"})
+    yield Edit("the temperature in the normaliser only, not on the logit of the id", {"value": "untempered"})
+    yield Edit("the temperature's square root", {"temperature": "root"})
 
 
 def _ids(asked: Choices) -> Iterator[Edit]:
@@ -125,18 +137,25 @@ OF_LOGPROBS = {
     "ones": "the gradient of each log-prob taken for 1, whatever it is",
     "negated": "the gradient with the wrong sign",
     "left out": "the log-probs' part left out",
+    "averaged": "the gradient of each log-prob divided by their number",
+    "next": "the gradients of the log-probs shifted by one position",
+    "doubled": "the log-probs' part twice",
 }
 
 
 def of_gradient(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of a gradient with these choices: first its own, then those of the values."""
     if asked["tau"] != 1.0:
-        yield Edit("the gradient by x/τ, not divided by τ", {"chain": False})
+        yield Edit("the gradient by x/τ, not divided by τ", {"chain": "left out"})
+        yield Edit("the gradient divided by τ twice", {"chain": "twice"})
+        yield Edit("the gradient times τ, not over τ", {"chain": "times τ"})
     yield from mistakes("upstream", OF_LOGPROBS)
     yield Edit("the gradient on the ids alone, without that of the normaliser", {"normaliser": "constant"})
     yield Edit("the gradient of the normaliser alone, without that on the ids", {"value": "constant"})
+    yield Edit("the gradient at the given ids only: other ids have none", {"at": "ids"})
     if asked["with_entropy"]:
         yield Edit("the entropy's part left out", {"of_entropy": 0.0})
+        yield Edit("the entropy's part with the wrong sign", {"of_entropy": -1.0})
         yield Edit("−p log p for the entropy's gradient, without H", {"entropy": "weighed"})
     alike = ({"value": "logit"}, {"value": "shifted"})  # same gradient as "on the ids alone"
     yield from (edit for edit in edits(asked) if edit.changes not in alike)

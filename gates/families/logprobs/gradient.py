@@ -5,7 +5,7 @@ Source: docs/definitions.md, "Log-probabilities".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ def asked(inputs: Inputs) -> Choices:
         "with_entropy": with_entropy,
         "upstream": "given",
         "derived": "by autograd",
-        "chain": True,
+        "chain": "over τ",
+        "at": "every id",
         "of_entropy": 1.0,
     }
 
@@ -41,6 +42,9 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     call = Call(data, chosen)
     upstream = np.asarray(data["grad_logprobs"]).astype(np.float64)
     edited = {"ones": np.ones_like(upstream), "negated": -upstream, "left out": 0 * upstream}
+    edited |= {"averaged": upstream / max(upstream.size, 1), "doubled": 2.0 * upstream}
+    if call.each.ndim > 1:
+        edited["next"] = np.roll(upstream.reshape(call.each.shape), -1, axis=-2).reshape(upstream.shape)
     g, g_entropy = data.lift(edited.get(chosen["upstream"], upstream), call.dtype), None
     if chosen["with_entropy"]:
         sign = -1.0 if chosen["upstream"] == "negated" else chosen["of_entropy"]
@@ -55,7 +59,18 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
         (slope,) = gradient(loss, call.x)
     if chosen["ignored"] == "0" and chosen["normaliser"] == "all":  # logits that are not read cannot overflow
         slope = where(call.counts.any(axis=-1, keepdims=True), slope, 0.0)
-    return {"gradient": slope if chosen["chain"] else slope * call.tau}
+    if chosen["at"] == "ids":
+        of_ids = (call.each[..., None] == np.arange(call.x.shape[-1])).any(axis=-2)
+        slope = where(of_ids, slope, 0.0)
+    return {"gradient": CHAINS[chosen["chain"]](slope, call.tau)}
+
+
+CHAINS: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of the gradient by the logits and of τ
+    "over τ": lambda slope, tau: slope,  # noqa: ARG005
+    "left out": lambda slope, tau: slope * tau,
+    "times τ": lambda slope, tau: slope * tau * tau,
+    "twice": lambda slope, tau: slope / tau,
+}
 
 
 def _formula(call: Call, g: Value, g_entropy: Value) -> Value:

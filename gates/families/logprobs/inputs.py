@@ -14,6 +14,7 @@ from gates.model import Array
 SHAPES = ((2, 3, 11), (3, 4, 7), (4, 2, 17), (2, 5, 9), (3, 3, 23), (5, 2, 6), (2, 4, 31), (4, 3, 13))
 """Rows, tokens and vocabulary."""
 FAR = 100  # ids: more than an ignored id such as −100 counts back from the end, so that it can be read
+UNLIKELY = 22.0  # nats by which the first id is less likely, so that a constant added to its probability shows
 TAU = 1.5  # what is asked where a case's temperature is 1, so that a temperature shows
 
 
@@ -26,6 +27,8 @@ def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
         shape = {1: (), 2: (rows * tokens,)}.get(given.ndim, (rows, tokens))
         logits = rng.normal(0.0, 2.0, (*shape, size_))
         ids = rng.integers(0, size_, (*shape, 3) if several else shape)
+        unlikely = np.unravel_index(0, shape) if shape else ()
+        logits[(*unlikely, np.ravel(ids[unlikely])[0])] -= UNLIKELY * max(float(example["temperature"]), 1.0)
         if ignored is not None:
             ids = np.where(rng.random(ids.shape) < 0.3, ignored, ids)
             if ids.ndim:

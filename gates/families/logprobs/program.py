@@ -79,6 +79,8 @@ class Call:
             return self.x
         if how == "multiplies":
             return self.x * self.tau
+        if how == "root":
+            return self.x / self.data.scalar(self.chosen["tau"] ** 0.5, self.dtype)
         return self.x / self.tau / self.tau if how == "twice" else self.x / self.tau
 
     def picked(self, values: Value) -> Value:
@@ -171,6 +173,11 @@ NORMALISERS: Mapping[str, Callable[[Call, Value], Value]] = {
     "untempered": lambda call, x: _sum(call.x),  # noqa: ARG005
     "nothing": lambda call, x: x * 0.0,  # noqa: ARG005
     "constant": lambda call, x: detached(_sum(x)),  # noqa: ARG005  of the gradient
+    "with 0": lambda call, x: log(exp(_sum(x)) + 1.0),  # noqa: ARG005
+    "without the id": lambda call, x: log(exp(_sum(x)) - exp(call.picked(x)).sum(-1, keepdims=True)),
+    "plain mean": lambda call, x: x.mean(-1).reshape(*x.shape[:-1], 1),  # noqa: ARG005
+    "first position": lambda call, x: _sum(x)[..., np.zeros(x.shape[-2], np.int64), :],  # noqa: ARG005
+    "next": lambda call, x: _sum(x)[..., np.roll(np.arange(x.shape[-2]), -1), :],  # noqa: ARG005
 }
 
 
@@ -206,13 +213,27 @@ def _value(call: Call, x: Value, logps: Value) -> Value:
         value = value / call.tau if how == "of the log-prob" else value * call.tau
     if kind in UNITS:
         return value * call.data.scalar(UNITS[kind], call.dtype)
-    if kind == "shifted":
-        return value - plain(x).max(axis=-1, keepdims=True)
-    if kind == "constant":  # of the gradient: the normaliser's part alone
-        return value + detached(call.picked(x)) - call.picked(x)
-    if kind == "summed":
-        return value * 0.0 + value.sum(-1, keepdims=True)
-    return exp(value) if kind == "probability" else value
+    if kind in CHANGED:
+        return CHANGED[kind](call, x, value)
+    return OF_P[kind](exp(value)) if kind in OF_P else value
+
+
+CHANGED: Mapping[str, Callable[[Call, Value, Value], Value]] = {  # functions of call, x/τ and the value of the id
+    "shifted": lambda call, x, value: value - plain(x).max(axis=-1, keepdims=True),  # noqa: ARG005
+    "constant": lambda call, x, value: value + detached(call.picked(x)) - call.picked(x),  # the normaliser's gradient
+    "summed": lambda call, x, value: value * 0.0 + value.sum(-1, keepdims=True),  # noqa: ARG005
+    "untempered": lambda call, x, value: value + call.picked(call.x) - call.picked(x),
+}
+
+
+OF_P: Mapping[str, Callable[[Value], Value]] = {  # functions of the probability of the id
+    "probability": lambda p: p,
+    "p + 1e-8": lambda p: log(p + 1e-8),
+    "p + 1e-6": lambda p: log(p + 1e-6),
+    "p + 1e-10": lambda p: log(p + 1e-10),
+    "log-odds": lambda p: log(p) - log(1.0 - p),
+    "log of the rest": lambda p: log(1.0 - p),
+}
 
 
 UNITS: Mapping[str, float] = {"negated": -1.0, "bits": 1.0 / float(np.log(2.0)), "base 10": 1.0 / float(np.log(10.0))}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from gates.families.edits import conventions_first, declarations, mistakes, numbers, others
+from gates.families.loss import bound_edits
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
@@ -29,12 +29,20 @@ MEANS = {  # words of each aggregation, and whether some library has it on purpo
     "sum over the width": ("sum over tokens / T, not divided by B", False),
     "square roots": ("row sums divided by √n", False),
     "mean length": ("sum over tokens / (B · the mean length)", False),
+    "sum of micro-batches": ("token means of the micro-batches summed, not divided by their number", False),
+    "micro-batches by rows": ("token mean of each micro-batch, weighed by its share of the rows", False),
+    "sum of prompts": ("token means of the prompts summed, not divided by their number", False),
+    "constant of tokens": ("sum over tokens / (the tokens · L_max)", False),
 }
 DENOMINATORS = {"global": "token-mean", "group": "token-mean of prompts", "trl": "tokens of the step"}
 WITH = {"token-mean": " with the tokens of the step", "token-mean of prompts": " with the tokens of each prompt"}
 NEEDS = {
     "token-mean of prompts": "group_size",
     "micro-batch": "micro_batches",
+    "sum of micro-batches": "micro_batches",
+    "micro-batches by rows": "micro_batches",
+    "sum of prompts": "group_size",
+    "constant of tokens": "max_length",
     "constant": "max_length",
     "constant, summed over rows": "max_length",
     "tokens of the step": "tokens_in_step",
@@ -61,6 +69,9 @@ PENALTIES = {
     "old": "KL to the old policy, not to the reference",
     "padding too": "KL of padding counted",
     "times advantages": "KL multiplied by the advantage",
+    "of old": "the KL of the old policy, not of the current one: it has no gradient",
+    "next token": "reference log-probs of the KL shifted by one token",
+    "next row": "the KL to the reference log-probs of the next row",
     "in the advantages": "the KL (k1) subtracted from the advantages, not added to the loss",
 }
 ESTIMATORS = {
@@ -69,6 +80,9 @@ ESTIMATORS = {
     "k3": ("k3", True),
     "k2 doubled": ("k2 without its ½", False),
     "k3 without −1": ("k3 without its −1", False),
+    "k3 with +d": ("exp(d) + d − 1, k3 with +d for −d", False),
+    "k3 without d": ("exp(d) − 1, k3 without its −d", False),
+    "k3 of −d in exp": ("exp(−d) − d − 1, k3 with d inverted in the exponential only", False),
     "absolute": ("|d|", True),
     "k3 with k2's gradient": ("k3 with the gradient of k2", True),
     "k1 with k2's gradient": ("k1 with the gradient of k2", True),
@@ -88,6 +102,9 @@ ADVANTAGES = {
     "whitened by n tokens": "advantages normalised over the batch's tokens once more, by a deviation of n, not n − 1",
     "centred": "advantages less their mean over the batch",
     "next row": "each row with the advantage of the next one",
+    "previous row": "each row with the advantage of the one before",
+    "signs": "the sign of each advantage, not its size",
+    "negative": "rows with A > 0 left out",
     "positive": "rows with A < 0 left out",
     "ones": "advantages ignored: A = 1",
     "next token": "advantages shifted by one token",
@@ -100,7 +117,9 @@ KL_RATIOS = {
     "sequence": ("times the row's ratio", True),
 }
 KL_AGGREGATIONS = ("row-mean", "row-sum", "token-mean")  # which a subject may declare
-HELD = frozenset(("token", "seq_mean", "seq_sum"))  # levels of a ratio under a cap or a gate
+HELD = frozenset(
+    ("token", "seq_mean", "seq_sum", "row mean over the width", "mean of ratios", "first order")
+)  # levels of a ratio under a cap or a gate
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
         **declarations("aggregation", AXES["aggregation"]),
@@ -114,7 +133,6 @@ DECLARED = {  # as a subject declares what it computes, if it means it
     "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),
     "kl_clamp": declarations("kl_clamp", (10.0,)),
 }
-WIDTHS = (0.1, 0.2, 0.28, 0.3)
 BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
 
 
@@ -132,10 +150,10 @@ def _missing(asked: Choices) -> list[str]:
 
 def _conventions(asked: Choices) -> Iterator[Edit]:
     yield from others("mean", MEANS, asked, without=_missing(asked))
-    if asked["bound"] in {"clip", "none", "cap", "gate"}:
-        yield from others(
-            "level", LEVELS, asked, without=LEVELS.keys() - HELD if asked["bound"] in {"cap", "gate"} else ()
-        )
+    if asked["bound"] in {"clip", "none"}:
+        yield from others("level", LEVELS, asked)
+    if asked["bound"] in {"cap", "gate"}:
+        yield from others("level", LEVELS, asked, without=LEVELS.keys() - HELD)
     if asked["bound"] in {"clip", "none"}:
         for name, (words, known) in BOUNDS.items():
             if name != asked["bound"] and asked["low"] is not None:
@@ -161,14 +179,23 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
         yield Edit("the policy term with the wrong sign", {"sign": -1.0})
     if "row_mask" in asked["given"]:
         yield Edit("rows that the row mask excludes counted", {"row_mask": "ignored"})
+        yield Edit("the row mask inverted: only the rows that it excludes counted", {"row_mask": "inverted"})
+    yield Edit("each row's loss times the row's tokens once more", {"rows": "n"})
+    yield Edit("each row's loss divided by the row's tokens once more", {"rows": "1/n"})
+    if asked["beta"]:
+        yield Edit("each row's policy term times the row's tokens once more", {"rows": "n of the policy term"})
+        yield Edit("each row's policy term divided by the row's tokens once more", {"rows": "1/n of the policy term"})
     yield from mistakes("advantages", ADVANTAGES)
     yield from _ratios(asked)
-    yield from _clips(asked)
+    yield from bound_edits.edits(asked)
     if asked["beta"]:
         yield from _penalties(asked)
     if asked["weights"] == "given":
         yield Edit("off-policy weights ignored", {"weights": "none"})
         yield Edit("off-policy weights squared", {"weights": "squared"})
+        yield Edit("1 over the off-policy weights", {"weights": "inverse"})
+        yield Edit("the off-policy weight of the next row", {"weights": "next row"})
+        yield Edit("off-policy weights divided by their mean over the batch", {"weights": "mean 1"})
         if asked["beta"]:
             yield Edit("off-policy weights on the KL too", {"weights": "on the KL too"}, convention=True)
 
@@ -180,105 +207,14 @@ def _ratios(asked: Choices) -> Iterator[Edit]:
         if "reference" in asked["given"]:
             yield Edit("the ratio to the reference, not to the old policy", {"log_ratio": "reference"})
         yield Edit("old log-probs shifted by one token", {"log_ratio": "old next token"})
+        yield Edit("each row with the old log-probs of the next one", {"log_ratio": "old of the next row"})
+        yield Edit("2 to the power D instead of exp(D)", {"log_ratio": "base 2"})
+        yield Edit("half of the log-ratio: the root of the ratio", {"log_ratio": "half"})
+        yield Edit("twice the log-ratio: the square of the ratio", {"log_ratio": "twice"})
         yield Edit("a ratio without gradient (detached)", {"log_ratio": "detached"})
     elif asked["bound"] not in {"cap", "taper"}:
         live = "the policy's own log-probs taken for old ones with their gradient, which cancels"
         yield Edit(live, {"log_ratio": "detached"})
-
-
-def _clips(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of what bounds the ratio."""
-    yield from {
-        "clip": _of_the_clip,
-        "log-clip": _in_nats,
-        "cap": _caps,
-        "gate": _gates,
-        "taper": _tapers,
-    }.get(asked["bound"], lambda _: iter(()))(asked)
-    if asked["delta"] is not None:
-        yield Edit("the second bound δ ignored", {"delta": None})
-
-
-def _widths(asked: Choices) -> Iterator[Edit]:
-    low, high = asked["low"], asked["high"]
-    if low is None or high is None:
-        return
-    if low != high:
-        yield Edit("ε_low and ε_high swapped", {"low": high, "high": low})
-        yield Edit("ε_low on both sides of the clip", {"high": low})
-        yield Edit("ε_high on both sides of the clip", {"low": high})
-    yield Edit("no lower bound of the clip", {"low": None})
-    if asked["bound"] == "clip":
-        yield Edit("the lower bound ε_low, not 1 − ε_low", {"low": 1.0 - low})
-    yield Edit("no upper bound of the clip", {"high": None})
-
-
-def _of_the_clip(asked: Choices) -> Iterator[Edit]:
-    low, high = asked["low"], asked["high"]
-    yield from _widths(asked)
-    above = "the clip only where A < 0" if asked["delta"] is None else "δ instead of 1 + ε_high where A > 0"
-    picks = {
-        "free": "a clip that never acts: r·A",
-        "held": "clip(r)·A without the minimum",
-        "max": "the maximum of both terms instead of the minimum",
-        "min, A > 0 only": "the clip only where A > 0",
-        "min, A < 0 only": above,
-        "straight through": "a clip that lets the gradient through",
-    }
-    yield from mistakes("pick", picks)
-    yield from numbers("ε_low", "low", WIDTHS, asked)
-    yield from numbers("ε_high", "high", WIDTHS, asked)
-    yield from (
-        Edit(f"ε {x:g} on both sides of the clip", {"low": x, "high": x})
-        for x in WIDTHS
-        if low not in {None, x} and high != x
-    )
-
-
-def _in_nats(asked: Choices) -> Iterator[Edit]:
-    yield from _widths(asked)
-    low, high = asked["low"], asked["high"]
-    if low is not None and high is not None and low < 1.0:
-        linear = {"low": -math.log1p(-low), "high": math.log1p(high)}
-        yield Edit("bounds 1 ± ε of the ratio, not ±ε of its logarithm", linear)
-    yield Edit("both bounds on every log-ratio", {"pick": "both"})
-    yield Edit("bounds of the log-ratio by the wrong sign of A", {"pick": "other side"})
-    yield Edit("bounds on the row's mean log-ratio, not on each token's", {"pick": "late"})
-    yield Edit("no bound on the log-ratio", {"low": None, "high": None})
-    yield Edit("the sum of log-ratios, not their mean", {"level": "seq_sum"})
-    yield Edit("the mean of ratios, not exp of the mean", {"level": "mean of ratios"})
-
-
-def _caps(asked: Choices) -> Iterator[Edit]:
-    other = {"relative": "absolute", "absolute": "relative"}[asked["cap"]]
-    bounds = {"relative": "1 + ε_high", "absolute": "ε_high"}
-    yield Edit(f"the cap {bounds[other]}", {"cap": other}, convention=True, asked=bounds[asked["cap"]])
-    yield Edit("no cap on the ratio", {"cap": "none"})
-    yield Edit("a capped ratio that has a gradient", {"pick": "alive"})
-    yield Edit("min(r, c)·A without log π", {"pick": "without log-prob"})
-    if asked["low"] is None:
-        yield Edit("the ratio bounded from below too", {"low": asked["high"]})
-    else:
-        yield Edit("no lower bound of the ratio", {"low": None})
-    yield Edit("tokens beyond the cap left out, not weighed by the cap", {"pick": "dropped"})
-
-
-def _gates(asked: Choices) -> Iterator[Edit]:
-    up, down = asked["tau"]
-    if up != down:
-        yield Edit("the two temperatures swapped", {"tau": (down, up)})
-        yield Edit("the temperature of A > 0 everywhere", {"tau": (up, up)})
-        yield Edit("the temperature of A < 0 everywhere", {"tau": (down, down)})
-    picks = {
-        "log": "the gate of D, not of r − 1",
-        "uncentred": "the gate of r, not of r − 1",
-        "no factor": "the gate without its factor 4/τ",
-        "factor 4": "the factor 4, not 4/τ",
-        "factor 2/τ": "the factor 2/τ, not 4/τ",
-        "factor 1/τ": "the factor 1/τ, not 4/τ",
-    }
-    yield from mistakes("pick", picks)
-    yield Edit("temperatures ignored: τ = 1", {"tau": (1.0, 1.0)})
 
 
 def _penalties(asked: Choices) -> Iterator[Edit]:
@@ -288,6 +224,8 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
     yield Edit("the KL with the wrong sign", {"beta": -beta})
     yield Edit("the KL twice", {"beta": 2.0 * beta})
     yield Edit("half of the KL", {"beta": 0.5 * beta})
+    yield Edit("the KL times β squared", {"beta": beta * beta})
+    yield Edit("the KL divided by β", {"beta": 1.0 / beta})
     yield from numbers("β", "beta", BETAS, asked)
     yield from mistakes("kl", PENALTIES, without=() if "old" in asked["given"] else ("old",))
     means = {name: f"KL averaged otherwise than the policy term: {words}" for name, (words, _) in MEANS.items()}
@@ -303,17 +241,6 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
         yield Edit("KL clamped to ±10", {"kl_clamp": 10.0}, convention=True)
     if asked["kl_ratio"] == "token":
         yield Edit("the KL's ratio without gradient", {"kl_ratio": "token, no slope"})
-
-
-def _tapers(asked: Choices) -> Iterator[Edit]:
-    (k_up, k_down), (up, down) = asked["k"], asked["lambda"]
-    yield Edit("k and λ of A ≥ 0 and of A < 0 swapped", {"k": (k_down, k_up), "lambda": (down, up)})
-    yield Edit("k and λ of A ≥ 0 everywhere", {"k": (k_up, k_up), "lambda": (up, up)})
-    yield Edit("k and λ exchanged", {"k": (up, down), "lambda": (k_up, k_down)})
-    yield Edit("the weight without its power of r", {"pick": "no power"})
-    yield Edit("the weight without its decay exp(−λr)", {"pick": "no decay"})
-    yield Edit("a weight that has a gradient", {"pick": "alive"})
-    yield Edit("the weight of the row's mean ratio, not of its product", {"level": "seq_mean"})
 
 
 def presets(asked: Choices) -> Iterator[Edit]:

@@ -21,6 +21,7 @@ from reference.algorithms import ALGORITHMS, Algorithm
 SHAPES = ((4, 7, 2), (6, 5, 3), (2, 11, 2), (8, 6, 4), (4, 9, 4), (6, 8, 2), (3, 10, 3), (4, 12, 2))
 """Rows, slots and rows of a prompt: no two are alike, so that no scale is free."""
 BEYOND = 3  # by how much L_max and arrays are wider than the longest row
+ABOVE = 2.7  # nats: a ratio of 15
 BELOW = 2.5  # a ratio of 0.08: below any ε, so that a bound of ε is not taken for none
 
 
@@ -62,6 +63,9 @@ def batch(
     advantages = rng.permutation(signs * rng.uniform(0.3, 1.7, rows)) + 0.1
     if np.ndim(example["advantages"]) == np.ndim(example["policy"]) and _by_token(example):
         advantages = advantages[:, None] + rng.normal(0.0, 0.9, mask.shape)
+    if example.get("delta") is not None:  # a ratio above any second bound where A < 0, and one where A > 0
+        by_row = advantages if advantages.ndim == 1 else advantages[:, 0]
+        log_ratio[[np.argmin(by_row), np.argmax(by_row)], 0] = ABOVE
     given: dict[str, Any] = {
         **example,
         "policy": policy,
@@ -83,8 +87,8 @@ def batch(
 def _sized(example: Inputs, given: dict[str, Any], rows: int, width: int, group: int, tokens: int) -> dict[str, Any]:
     """Return the call with the settings that depend on the batch's shape."""
     if example.get("micro_batches") is not None:
-        equal = len(set(example["micro_batches"])) == 1 and rows % 2 == 0
-        given["micro_batches"] = [rows // 2] * 2 if equal else [1, rows - 1]
+        equal = len(set(example["micro_batches"])) == 1
+        given["micro_batches"] = micro_batches(rows, width, equal=equal)
     if example.get("group_size") is not None:
         given["group_size"] = group
     if example.get("max_length") is not None:
@@ -92,6 +96,12 @@ def _sized(example: Inputs, given: dict[str, Any], rows: int, width: int, group:
     if example.get("tokens_in_step") is not None:
         given["tokens_in_step"] = float(tokens + 4)
     return given
+
+
+def micro_batches(rows: int, width: int, *, equal: bool) -> list[int]:
+    """Return the rows of two or more micro-batches; their number is not that of anything else in all calls."""
+    count = next(n for n in ((3, 2) if width % 2 else (2, 3)) if rows % n == 0 or not equal)
+    return [rows // count] * count if equal else [1] * (min(count, rows) - 1) + [rows - min(count, rows) + 1]
 
 
 def _by_token(example: Inputs) -> bool:

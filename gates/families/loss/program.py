@@ -74,6 +74,7 @@ def asked(call: Inputs) -> Choices:
         "kl_mean": call.get("kl_aggregation") or "same",
         "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
         "numerator": "tokens",
+        "rows": "as averaged",
         "sign": 1.0,
         "given": frozenset(name for name in CONSTANTS if call.get(name) is not None),
     }

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic import bounded
-from gates.arithmetic.functions import Value, absolute, detached, exp, maximum, plain, sigmoid, sqrt, where
+from gates.arithmetic.functions import Value, absolute, detached, exp, maximum, minimum, plain, sigmoid, sqrt, where
 from gates.arithmetic.number import UNIT, Number
 from gates.families.program import Choices, Data
 from gates.families.rows import Grid, misread, tokens, total
 from gates.model import Array
 
+BASES = {"base 2": float(np.log(2.0)), "of bits": 1.0 / float(np.log(2.0)), "half": 0.5, "twice": 2.0}  # factors of D
 BY_ROW = frozenset({"advantages", "weights"})  # where N = B, a flat array holds those of rows
 
 
@@ -32,6 +33,8 @@ class Step:
         inputs = data.inputs
         if chosen["row_mask"] == "ignored":
             inputs = {name: x for name, x in inputs.items() if name != "row_mask"}
+        if chosen["row_mask"] == "inverted":
+            inputs = {**inputs, "row_mask": ~np.asarray(inputs["row_mask"], bool)}
         self.data, self.chosen = data, chosen
         self.grid = Grid.of(inputs, "policy")
         self.counts = misread(self.grid.counts, chosen["mask"])
@@ -91,8 +94,16 @@ class Step:
         if choice == "on-policy":
             return lp - detached(lp)
         if choice == "old next token":
-            return lp - old[:, _following(self.counts)]
+            return lp - self.following(old)
+        if choice == "old of the next row":
+            return lp - old[np.roll(np.arange(len(self.counts)), -1)]
+        if choice in BASES:
+            return (lp - old) * BASES[choice]
         return old - lp if choice == "inverted" else lp - old
+
+    def following(self, values: Value) -> Value:
+        """Return the values of each slot's next slot, (B, T)."""
+        return values[:, _following(self.counts)]
 
     def logarithm(self, level: str, log_ratio: Value) -> Value:
         """Return the log-ratio at a level: (B, T), or (B, 1) at a row level."""
@@ -113,13 +124,13 @@ class Step:
         """Return the ratio at a level: (B, T), or (B, 1) at a row level."""
         return RATIOS[level](self, log_ratio)
 
-    def mean(self, term: Value, kind: str | None = None) -> Value:
+    def mean(self, term: Value, kind: str | None = None, *, of_kl: bool = False) -> Value:
         """Return the mean of (B, T) or (B, 1) terms, which are 0 outside tokens.
 
         Terms are divided before they are summed; dividing the sums rounds less often, in the same orders. With `parts` the
         micro-batches are added one after the other.
         """
-        divided = term * np.ones(self.counts.shape) * self.row_weights(kind)
+        divided = term * np.ones(self.counts.shape) * self.row_weights(kind, of_kl=of_kl)
         parts = self.data.get("parts")
         if parts is None:
             return divided.sum()
@@ -127,10 +138,21 @@ class Step:
         sums = [divided[end - size : end].sum() for size, end in zip(parts, ends, strict=True)]
         return sum(sums[1:], start=0.0 + sums[0])
 
-    def row_weights(self, kind: str | None = None) -> Value:
+    def row_weights(self, kind: str | None = None, *, of_kl: bool = False) -> Value:
         """Return the weight of a token in each row, (B, 1), with the rounding of up to two quotients."""
         weights = row_weights(self.counts, kind or self.chosen["mean"], self.data.inputs)
+        factor, of_both = ROW_FACTORS[self.chosen["rows"]]
+        weights = weights if of_kl and not of_both else weights * self.tokens**factor
         return Number(weights, self.dtype, 2.0 * UNIT[self.dtype] * weights) if self.data.bounded else weights
+
+
+ROW_FACTORS = {  # the power of a row's tokens by which its terms are multiplied, and whether those of the KL are too
+    "as averaged": (0.0, True),
+    "n": (1.0, True),
+    "1/n": (-1.0, True),
+    "n of the policy term": (1.0, False),
+    "1/n of the policy term": (-1.0, False),
+}
 
 
 def _following(counts: Array) -> Array:
@@ -159,6 +181,9 @@ ADVANTAGES: Mapping[str, Callable[[Value, Array], Value]] = {
     "whitened by n tokens": lambda a, counts: _whitened(a, a[counts], 0.0),
     "centred": lambda a, counts: a - a[:, 0].mean(),  # noqa: ARG005
     "next row": lambda a, counts: a[np.roll(np.arange(len(counts)), -1)],
+    "previous row": lambda a, counts: a[np.roll(np.arange(len(counts)), 1)],
+    "signs": lambda a, counts: where(plain(a) > 0.0, 1.0, where(plain(a) < 0.0, -1.0, a * 0.0)),  # noqa: ARG005
+    "negative": lambda a, counts: minimum(a, 0.0),  # noqa: ARG005
     "next token": lambda a, counts: a[:, _following(counts)],
     "last token": _of_last_token,
     "row mean": lambda a, counts: total(a, counts) / tokens(counts) * np.ones(counts.shape),
@@ -233,6 +258,7 @@ WEIGHTS: Mapping[str, Callable[[Sizes], Any]] = {  # of a token, for each aggreg
     "sum over the width": lambda x: 1.0 / x.width,
     "square roots": lambda x: 1.0 / (np.sqrt(x.tokens) * x.rows),
     "mean length": lambda x: 1.0 / (x.rows * max(float(x.sums.mean()), 1.0)),
+    "constant of tokens": lambda x: 1.0 / (x.every * x.limit),
 }
 
 
@@ -243,6 +269,12 @@ def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
     blocks = {"token-mean of prompts": [size] * (rows // size), "micro-batch": inputs.get("micro_batches")}.get(kind)
     if blocks:
         return _of_blocks(counts, blocks)
+    if kind in {"sum of micro-batches", "micro-batches by rows"}:
+        parts = inputs["micro_batches"]
+        shares = np.repeat(np.asarray(parts) / rows, parts)[:, None] if kind == "micro-batches by rows" else 1.0
+        return np.asarray(_of_blocks(counts, parts) * len(parts) * shares)
+    if kind == "sum of prompts":
+        return _of_blocks(counts, [size] * (rows // size)) * (rows // size)
     sums = counts.sum(axis=1).astype(np.float64)
     weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], np.maximum(sums, 1.0)[:, None], sums, inputs))
     return np.asarray(weight * np.ones((rows, 1)))

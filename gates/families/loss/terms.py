@@ -23,6 +23,12 @@ def weighted(step: Step, term: Value) -> Value:
     if choice == "none":
         return term
     weights = step.lifted("weights")
+    if choice == "next row":
+        weights = weights[np.roll(np.arange(weights.shape[0]), -1)]
+    if choice == "mean 1":
+        weights = weights / (where(step.counts, weights, 0.0).sum() / float(max(step.counts.sum(), 1)))
+    if choice == "inverse":
+        weights = 1.0 / weights
     return term * (weights * weights if choice == "squared" else weights)
 
 
@@ -35,8 +41,24 @@ def _clipped(step: Step, a: Value, log_ratio: Value) -> Value:
     r = step.ratio(step.chosen["level"], log_ratio)
     low, high, delta = (step.constant(name) for name in ("low", "high", "delta"))
     held = clip(r, None if low is None else 1.0 - low, None if high is None else 1.0 + high)
+    pick = step.chosen["pick"]
+    if delta is not None and pick in DUAL:
+        return -DUAL[pick](a, minimum(r * a, held * a), delta * a)
     bounded = r if delta is None else minimum(r, delta)
-    return -PICKS[step.chosen["pick"]](a, r, bounded * a, held)
+    if pick == "of the product":
+        return -minimum(
+            bounded * a, clip(r * a, None if low is None else 1.0 - low, None if high is None else 1.0 + high)
+        )
+    return -PICKS[pick](a, r, bounded * a, held)
+
+
+DUAL: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # functions of A, the clipped surrogate and δ·A
+    "floor, any sign": lambda a, term, floor: maximum(term, floor),  # noqa: ARG005
+    "floor, A > 0": lambda a, term, floor: where(plain(a) > 0.0, maximum(term, floor), term),
+    "ceiling, A < 0": lambda a, term, floor: where(plain(a) < 0.0, minimum(term, floor), term),
+    "floor negated": lambda a, term, floor: where(plain(a) < 0.0, maximum(term, -floor), term),
+    "floor alone, A < 0": lambda a, term, floor: where(plain(a) < 0.0, floor, term),
+}
 
 
 PICKS: Mapping[str, Callable[[Value, Value, Value, Value], Value]] = {
@@ -44,6 +66,8 @@ PICKS: Mapping[str, Callable[[Value, Value, Value, Value], Value]] = {
     "max": lambda a, r, free, held: maximum(free, held * a),  # noqa: ARG005
     "free": lambda a, r, free, held: free,  # noqa: ARG005
     "held": lambda a, r, free, held: held * a,  # noqa: ARG005
+    "max, A < 0 only": lambda a, r, free, held: where(plain(a) < 0.0, maximum(free, held * a), minimum(free, held * a)),  # noqa: ARG005
+    "max, A > 0 only": lambda a, r, free, held: where(plain(a) > 0.0, maximum(free, held * a), minimum(free, held * a)),  # noqa: ARG005
     "straight through": lambda a, r, free, held: (detached(held - r) + r) * a,  # noqa: ARG005
     "min, A > 0 only": lambda a, r, free, held: where(plain(a) > 0.0, minimum(free, held * a), free),  # noqa: ARG005
     "min, A < 0 only": lambda a, r, free, held: where(plain(a) < 0.0, minimum(free, held * a), free),  # noqa: ARG005
@@ -61,6 +85,10 @@ def _capped(step: Step, a: Value, log_ratio: Value) -> Value:
     held = clip(r, None if low is None else 1.0 - low, bound)
     if step.chosen["pick"] == "dropped" and bound is not None:
         held = where(r <= bound, r, 0.0)
+    if step.chosen["pick"] == "larger" and bound is not None:
+        held = maximum(r, bound)
+    if step.chosen["pick"] == "A > 0 only":
+        held = where(plain(a) > 0.0, held, r)
     alive = {"alive": held * a * step.lp, "without log-prob": held * a}.get(step.chosen["pick"])
     return -(detached(held) * a * step.lp if alive is None else alive)
 
@@ -71,15 +99,30 @@ def _tapered(step: Step, a: Value, log_ratio: Value) -> Value:
     k, rate = (where(gains, *(step.scalar(x) for x in step.chosen[name])) for name in ("k", "lambda"))
     power = {"no power": logarithm * 0.0, "no decay": rate + k * logarithm}.get(step.chosen["pick"], k * logarithm)
     decay = exp(logarithm) * rate
-    weight = exp(power if step.chosen["pick"] == "no decay" else rate + power - decay)
+    exponent = {"no decay": power, "no constant": power - decay, "inverse": decay - rate - power}
+    exponent |= {"decay inverted": power - rate + decay}
+    weight = exp(exponent.get(step.chosen["pick"], rate + power - decay))
     return -((weight if step.chosen["pick"] == "alive" else detached(weight)) * a * step.lp)
 
 
 def _gated(step: Step, a: Value, log_ratio: Value) -> Value:
     r, pick = step.ratio(step.chosen["level"], log_ratio), step.chosen["pick"]
     tau = step.temperature(a)
-    moved = {"log": log_ratio, "uncentred": r}.get(pick, r - 1.0)
-    factor = {"no factor": 1.0, "factor 4": 4.0, "factor 2/τ": 2.0 / tau, "factor 1/τ": 1.0 / tau}.get(pick, 4.0 / tau)
+    moved = {"log": log_ratio, "uncentred": r, "falling": 1.0 - r}.get(pick, r - 1.0)
+    if pick == "by the ratio":
+        tau = where(plain(r) > 1.0, *(step.scalar(x) for x in step.chosen["tau"]))
+    if pick == "τ divides":
+        return -(step.gate(moved / tau) * (4.0 / tau) * a)
+    if pick == "slope":
+        opened = step.gate(tau * moved)
+        return -(opened * (1.0 - opened) * 4.0 * a)
+    factor = {
+        "no factor": 1.0,
+        "factor 4": 4.0,
+        "factor 2/τ": 2.0 / tau,
+        "factor 1/τ": 1.0 / tau,
+        "factor 4τ": 4.0 * tau,
+    }.get(pick, 4.0 / tau)
     return -(step.gate(tau * moved) * factor * a)
 
 
@@ -110,7 +153,7 @@ def penalty(step: Step) -> Value:
     estimate = kl_term(step)
     if step.chosen["kl"] != "padding too":
         estimate = where(step.counts, estimate, 0.0)
-    return step.mean(estimate, kl_mean(step)) * step.scalar(step.chosen["beta"])
+    return step.mean(estimate, kl_mean(step), of_kl=True) * step.scalar(step.chosen["beta"])
 
 
 def kl_mean(step: Step) -> str | None:
@@ -133,7 +176,11 @@ def kl_term(step: Step) -> Value:
 def _estimate(step: Step) -> Value:
     kind = step.chosen["kl"]
     reference = step.logprobs("old" if kind == "old" else "reference")
-    lp = detached(step.lp) if kind == "detached" else step.lp
+    lp = detached(step.lp) if kind == "detached" else step.logprobs("old") if kind == "of old" else step.lp
+    if kind == "next token":
+        reference = step.following(reference)
+    if kind == "next row":
+        reference = reference[np.roll(np.arange(step.counts.shape[0]), -1)]
     d = lp - reference if kind == "inverted" else reference - lp
     estimate, limit = ESTIMATES[step.chosen["estimator"]](d), step.chosen["kl_clamp"]
     return estimate if limit is None else clip(estimate, -float(limit), float(limit))
@@ -145,6 +192,9 @@ ESTIMATES: Mapping[str, Callable[[Value], Value]] = {
     "k2 doubled": lambda d: d * d,
     "k3": lambda d: exp(d) - d - 1.0,
     "k3 without −1": lambda d: exp(d) - d,
+    "k3 with +d": lambda d: exp(d) + d - 1.0,
+    "k3 without d": lambda d: exp(d) - 1.0,
+    "k3 of −d in exp": lambda d: exp(-d) - d - 1.0,
     "k3 with k2's gradient": lambda d: detached(exp(d) - d - 1.0 - d * d * 0.5) + d * d * 0.5,
     "k1 with k2's gradient": lambda d: detached(-d - d * d * 0.5) + d * d * 0.5,
     "absolute": absolute,

@@ -22,6 +22,10 @@ ROWS = {  # description of the reduction of a row, and whether a library does it
     "root": ("log-ratios divided by √n", False),
     "chosen length": ("both log-ratios divided by the length of the chosen completion", False),
     "both lengths": ("both log-ratios divided by the length of the two completions together", False),
+    "rejected length": ("both log-ratios divided by the length of the rejected completion", False),
+    "chosen averaged": ("the chosen side averaged over its tokens, the rejected side summed", False),
+    "rejected averaged": ("the rejected side averaged over its tokens, the chosen side summed", False),
+    "mean length": ("log-ratios divided by the mean length of the batch", False),
 }
 REFERENCES = {
     "none": "the reference ignored",
@@ -31,6 +35,28 @@ REFERENCES = {
     "chosen only": "the reference subtracted from the chosen completion only",
     "rejected only": "the reference subtracted from the rejected completion only",
     "next token": "reference log-probs shifted by one token",
+    "next pair": "each pair with the reference log-probs of the next one",
+    "without β": "β on the policy's log-probs only, not on the reference's",
+    "twice": "the reference subtracted twice",
+    "half": "half of the reference subtracted",
+}
+NOT_ALIKE = {  # the reference reduced unlike the policy, by the reduction that is asked
+    "sum": {"averaged": "reference log-probs averaged over tokens, those of the policy summed"},
+    "mean": {"summed": "reference log-probs summed over tokens, those of the policy averaged"},
+}
+SMOOTHED = {
+    "first term": "(1 − s)·log σ without the smoothed term",
+    "second term": "s·log σ(−z) alone, without the first term of label smoothing",
+    "subtracted": "the smoothed term with the wrong sign",
+    "first whole": "label smoothing adds its term s·log σ(−z) and leaves the first one its weight 1, not 1 − s",
+    "second whole": "label smoothing with the weight 1 of the smoothed term, not s",
+    "both whole": "both terms of label smoothing with the weight 1",
+    "both halves": "both terms of label smoothing with the weight ½",
+    "divided": "label smoothing divided by 1 − 2s, both terms added",
+    "of the margin": "label smoothing of the margin: log σ((1 − 2s)·z)",
+    "of the labels": "label smoothing of the labels' distance: log σ(z − s)",
+    "first doubled": "label smoothing with the weights 1 − 2s and s",
+    "robust whole": "log σ(z) − s·log σ(−z), over 1 − 2s: the first term with the weight 1",
 }
 SLOTS = {  # what is counted; a completion has no holes
     **{name: words for name, words in MASKS.items() if name != "filled"},
@@ -78,6 +104,10 @@ FORMS = {
     "squared hinge": "the hinge squared",
     "negative margin": "−z without a sigmoid",
     "perceptron": "max(0, −z), a hinge without its 1",
+    "apart": "−log σ of each side by itself, not of their difference",
+    "inverted": "−log σ(−z): the margin with the wrong sign",
+    "minus σ(−z)": "1 − σ(z) in the place of −log σ(z)",
+    "square of σ": "the square of 1 − σ(z) in the place of −log σ(z)",
 }
 SQUARES = {
     "ipo halved": "½ of the square",
@@ -150,7 +180,9 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     if asked["reference"] == "none" and asked["number"] != "odds":
         yield Edit(REFERENCES["own"], {"reference": "own"})
     elif asked["reference"] != "none":
-        yield from mistakes("reference", REFERENCES)
+        alike = ("without β",) if asked["form"] == "ipo" or asked["beta"] == 1.0 else ()
+        yield from mistakes("reference", REFERENCES, without=alike)
+        yield from mistakes("reference", NOT_ALIKE.get(asked["row"], {}))
     yield Edit("no gradient of the rejected side (detached)", {"gradient": "chosen"})
     yield Edit("no gradient of the chosen side (detached)", {"gradient": "rejected"})
     yield Edit("the loss with the wrong sign", {"sign": -1.0, "alpha": -asked["alpha"]})
@@ -188,8 +220,7 @@ def _of_form(asked: Choices) -> Iterator[Edit]:
         words = f"label smoothing {1.0 - smoothing:g}: on the wrong side"
         yield Edit(words, {"smoothing": 1.0 - smoothing}, asked=f"{smoothing:g}")
         yield Edit("label smoothing halved", {"smoothing": 0.5 * smoothing})
-        yield Edit("(1 − s)·log σ without the smoothed term", {"smoothed": "first term"})
-        yield Edit("the smoothed term with the wrong sign", {"smoothed": "subtracted"})
+        yield from mistakes("smoothed", SMOOTHED)
     elif asked["name"] == "dpo":
         yield from numbers("label smoothing", "smoothing", SMOOTHINGS, asked)
     if asked["penalty"]:
@@ -261,12 +292,20 @@ ANCHORS = {
     "own, unclamped": "z0 from the rows' own log-ratios, without max(0, ·)",
     "added": "z0 added, not subtracted",
     "without β": "z0 not multiplied by β",
+    "smaller": "min(0, z0) in the place of max(0, z0)",
+    "first": "z0 of the first mismatched log-ratio alone",
+    "rows": "the sum of the mismatched log-ratios over the rows of the batch",
+    "both sides": "z0 subtracted on both sides: σ(±β·lr − β·z0)",
+    "desirable only": "z0 for desirable rows only",
+    "undesirable only": "z0 for undesirable rows only",
 }
 KTO_LOSSES = {
     "log": "λ·(−log σ) in the place of λ·(1 − σ)",
     "value": "λ·σ, the value in the place of the loss",
     "negative value": "−λ·σ without its constant λ",
     "weight inside": "λ inside the sigmoid: 1 − σ(λ·z)",
+    "square": "λ times the square of 1 − σ",
+    "linear": "−λ·z without a sigmoid",
 }
 LABELS = {
     "swapped": "desirable and undesirable swapped",
@@ -279,8 +318,12 @@ MEANS = {
     "sum": "summed over rows, not averaged",
     "weights": "divided by the sum of the weights λ",
     "desirable": "divided by the number of desirable rows",
+    "undesirable": "divided by the number of undesirable rows",
+    "pairs": "divided by half of the rows",
 }
-OTHERS = frozenset(("next token", "added", "none", "own"))  # edits of the reference that also exist for single rows
+OTHERS = frozenset(
+    ("next token", "added", "none", "own", "without β", "twice", "half")
+)  # edits of the reference that also exist for single rows
 
 
 def edits_of_kto(asked: Choices) -> Iterator[Edit]:
@@ -309,6 +352,10 @@ def _constants_of_kto(asked: Choices) -> Iterator[Edit]:
     if {up, down} != {1.0}:
         yield Edit("no weights λ", {"weights": (1.0, 1.0)})
     yield Edit("undesirable rows left out", {"weights": (up, 0.0)})
+    yield Edit("desirable rows left out", {"weights": (0.0, down)})
+    yield Edit("β doubled", {"beta": 2.0 * beta})
+    yield Edit("half of β", {"beta": 0.5 * beta})
+    yield Edit("1 over the weights λ", {"weights": (1.0 / up, 1.0 / down)})
     yield Edit("β missing (1)", {"beta": 1.0}, asked=f"{beta:g}")
     yield Edit("β squared", {"beta": beta * beta})
     yield Edit("the loss with the wrong sign", {"sign": -1.0})

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic import bounded
-from gates.arithmetic.functions import Value, absolute, detached, maximum, sigmoid, where
+from gates.arithmetic.functions import Value, absolute, detached, maximum, minimum, sigmoid, where
 from gates.arithmetic.number import Floats, gradient, number
 from gates.families.preference import designed, edits
 from gates.families.preference.program import minus_log_sigmoid, widest_of
@@ -53,6 +53,10 @@ def _rows(sides: Sides) -> tuple[Value, Array, Value]:
     sign = {"all desirable": 1.0, "all undesirable": -1.0}.get(chosen["labels"], np.where(good, 1.0, -1.0))
     up, down = (rounded_constant(data, x) for x in chosen["weights"])
     anchor = _anchor(data, chosen["anchor"], sides.rows)
+    if chosen["anchor"] == "both sides":
+        anchor = anchor * sign
+    if chosen["anchor"] in {"desirable only", "undesirable only"}:
+        anchor = anchor * (good == (chosen["anchor"] == "desirable only")).astype(np.float64)
     z = beta * (sides.rows - anchor) if chosen["anchor"] != "without β" else beta * sides.rows - anchor
     return z * sign, good, where(good, up * np.ones(good.shape), down * np.ones(good.shape))
 
@@ -71,6 +75,9 @@ def _anchor(data: Data, choice: str, log_ratio: Value) -> Value:
         "absolute": lambda: absolute(mean),
         "sum": lambda: maximum(0.0, others.sum()),
         "added": lambda: -maximum(0.0, mean),
+        "smaller": lambda: minimum(0.0, mean),
+        "first": lambda: maximum(0.0, others[0]),
+        "rows": lambda: maximum(0.0, others.sum() / float(log_ratio.shape[0])),
     }
     return anchors.get(choice, lambda: maximum(0.0, mean))()
 
@@ -81,8 +88,8 @@ def _losses(chosen: Choices, z: Value, weight: Value) -> Value:
         return weight * minus_log_sigmoid(z)
     if choice == "weight inside":
         return 1.0 - sigmoid(weight * z)
-    if choice in {"value", "negative value"}:
-        return weight * sigmoid(z) * (1.0 if choice == "value" else -1.0)
+    if choice in OTHER_LOSSES:
+        return weight * OTHER_LOSSES[choice](z)
     if chosen["written"] in MISSES:
         return weight * MISSES[chosen["written"]](z)
     return weight * either(1.0 - sigmoid(z), sigmoid(-z))
@@ -92,10 +99,17 @@ def _mean(choice: str, loss: Value, weight: Value, good: Array) -> Value:
     if choice in {"by label", "half by label"}:
         parts = [where(rows, loss, 0.0).sum() / max(float(rows.sum()), 1.0) for rows in (good, ~good)]
         return (parts[0] + parts[1]) * (1.0 if choice == "by label" else 0.5)
-    divisor = {"sum": 1.0, "desirable": max(float(good.sum()), 1.0)}.get(choice, float(len(good)))
+    counts = {"desirable": float(good.sum()), "undesirable": float((~good).sum()), "pairs": 0.5 * len(good)}
+    divisor = {"sum": 1.0, **{name: max(n, 1.0) for name, n in counts.items()}}.get(choice, float(len(good)))
     return loss.sum() / (weight.sum() if choice == "weights" else divisor)
 
 
+OTHER_LOSSES: Mapping[str, Callable[[Value], Value]] = {  # in the place of 1 − σ(z)
+    "value": sigmoid,
+    "negative value": lambda z: -sigmoid(z),
+    "square": lambda z: sigmoid(-z) * sigmoid(-z),
+    "linear": lambda z: -z,
+}
 MISSES: Mapping[str, Callable[[Value], Value]] = {  # forms of 1 − σ
     "1 − σ(z)": lambda z: 1.0 - bounded.sigmoid(z),
     "σ(−z)": lambda z: bounded.sigmoid(-z),

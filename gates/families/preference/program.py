@@ -190,10 +190,30 @@ def _logistic(sides: Sides, c: Value, r: Value) -> Value:
     if sides.chosen["smoothing"] is None or (not sides.chosen["smoothing"] and written not in LOG_SIGMOIDS):
         return minus_log_sigmoid(z, written)
     s = sides.scalar("smoothing")
-    first, second = minus_log_sigmoid(z, written) * (1.0 - s), minus_log_sigmoid(-z, written) * s
-    if choice == "robust":
-        return (first - second) / (1.0 - 2.0 * s)
-    return {"first term": first, "subtracted": first - second}.get(choice, first + second)
+    if choice in MOVED:
+        return minus_log_sigmoid(MOVED[choice](z, s), written)
+    first, second = WEIGHTS.get(choice, WEIGHTS["conservative"])(s)
+    return minus_log_sigmoid(z, written) * first + minus_log_sigmoid(-z, written) * second
+
+
+MOVED: Mapping[str, Callable[[Value, Value], Value]] = {  # the argument of the one sigmoid
+    "of the margin": lambda z, s: z * (1.0 - 2.0 * s),
+    "of the labels": lambda z, s: z - s,
+}
+WEIGHTS: Mapping[str, Callable[[Value], tuple[Value, Value]]] = {  # of −log σ(z) and −log σ(−z)
+    "conservative": lambda s: (1.0 - s, s),
+    "robust": lambda s: ((1.0 - s) / (1.0 - 2.0 * s), -s / (1.0 - 2.0 * s)),
+    "first term": lambda s: (1.0 - s, 0.0),
+    "second term": lambda s: (0.0, s),
+    "subtracted": lambda s: (1.0 - s, -s),
+    "first whole": lambda s: (1.0, s),
+    "second whole": lambda s: (1.0 - s, 1.0),
+    "both whole": lambda s: (1.0, 1.0),  # noqa: ARG005
+    "both halves": lambda s: (0.5, 0.5),  # noqa: ARG005
+    "divided": lambda s: ((1.0 - s) / (1.0 - 2.0 * s), s / (1.0 - 2.0 * s)),
+    "first doubled": lambda s: (1.0 - 2.0 * s, s),
+    "robust whole": lambda s: (1.0 / (1.0 - 2.0 * s), -s / (1.0 - 2.0 * s)),
+}
 
 
 def _square(sides: Sides, c: Value, r: Value) -> Value:
@@ -246,6 +266,12 @@ FORMS: Mapping[str, Callable[[Sides, Value, Value], Value]] = {
     "squared hinge": lambda sides, c, r: _hinge(sides, c, r) * _hinge(sides, c, r),
     "negative margin": _of_margin(lambda z: -z),
     "perceptron": _of_margin(lambda z: maximum(0.0, -z)),
+    "apart": lambda sides, c, r: (
+        minus_log_sigmoid(sides.scalar("beta") * c) + minus_log_sigmoid(-(sides.scalar("beta") * r))
+    ),
+    "inverted": _of_margin(lambda z: minus_log_sigmoid(-z)),
+    "minus σ(−z)": _of_margin(lambda z: sigmoid(-z)),
+    "square of σ": _of_margin(lambda z: sigmoid(-z) * sigmoid(-z)),
     "ipo halved": lambda sides, c, r: _square(sides, c, r) * 0.5,
     "ipo of the margin": _of_margin(lambda z: (z - 0.5) * (z - 0.5)),
     "absolute": lambda sides, c, r: absolute(c - r - target(sides)),

@@ -61,7 +61,11 @@ class Sides:
             return detached(self.lp)
         if choice == "none" or self.data.get("reference") is None:
             return None
-        return REFERENCES[choice](self.data.lift(self.data["reference"]), even)
+        reference = self.data.lift(self.data["reference"])
+        if choice in {"averaged", "summed"}:
+            n = tokens(self.counts)
+            return reference / n if choice == "averaged" else reference * n
+        return reference / self.scalar("beta") if choice == "without β" else REFERENCES[choice](reference, even)
 
     def _added(self, values: Value) -> Value:
         rows = total(values, self.counts).reshape(-1)
@@ -98,6 +102,9 @@ REFERENCES: Mapping[str, Callable[[Value, Array], Value]] = {
     "given": lambda ref, even: ref,  # noqa: ARG005
     "swapped": lambda ref, even: ref[np.arange(len(even)) ^ 1],
     "added": lambda ref, even: -ref,  # noqa: ARG005
+    "next pair": lambda ref, even: ref[np.roll(np.arange(len(even)), -2)],
+    "twice": lambda ref, even: ref * 2.0,  # noqa: ARG005
+    "half": lambda ref, even: ref * 0.5,  # noqa: ARG005
     "chosen only": lambda ref, even: where(even, ref, 0.0),
     "rejected only": lambda ref, even: where(~even, ref, 0.0),
     "next token": lambda ref, even: ref[:, np.minimum(np.arange(1, ref.shape[1] + 1), ref.shape[1] - 1)],  # noqa: ARG005
@@ -109,6 +116,10 @@ DIVISORS: Mapping[str, Callable[[Array, Array], Array]] = {
     "longest": lambda n, counts: np.full_like(n, n.max()),  # noqa: ARG005
     "root": lambda n, counts: np.sqrt(n),  # noqa: ARG005
     "chosen length": lambda n, counts: np.repeat(n[0::2], 2, axis=0),  # noqa: ARG005
+    "rejected length": lambda n, counts: np.repeat(n[1::2], 2, axis=0),  # noqa: ARG005
+    "chosen averaged": lambda n, counts: np.where(np.arange(len(n))[:, None] % 2 == 0, n, 1.0),  # noqa: ARG005
+    "rejected averaged": lambda n, counts: np.where(np.arange(len(n))[:, None] % 2 == 1, n, 1.0),  # noqa: ARG005
+    "mean length": lambda n, counts: np.full_like(n, n.mean()),  # noqa: ARG005
     "both lengths": lambda n, counts: np.repeat(n[0::2] + n[1::2], 2, axis=0),  # noqa: ARG005
 }
 

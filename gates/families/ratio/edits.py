@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from gates.families.edits import conventions_first, mistakes, numbers, others
 from gates.families.program import Choices, Edit
@@ -32,6 +33,10 @@ FORMS = {
     "log": "the log-ratio D instead of exp(D)",
     "first order": "1 + D instead of exp(D)",
     "exponent clipped": "exp of D clipped to ±1",
+    "less 1": "exp(D) − 1, the ratio less 1",
+    "squared": "exp(2D), the square of the ratio",
+    "root": "exp(D/2), the root of the ratio",
+    "base 2": "2 to the power D, not exp(D)",
 }
 BOUNDS = (0.1, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
@@ -41,6 +46,8 @@ def _of_pair(asked: Choices, inverted: str) -> Iterator[Edit]:
     yield Edit(inverted, {"log_ratio": "inverted"})
     yield Edit("exp(|D|)", {"log_ratio": "absolute"})
     yield Edit("log-probs of the second policy shifted by one token", {"log_ratio": "next"})
+    yield Edit("each row with the log-probs of the second policy of the next row", {"log_ratio": "next row"})
+    yield Edit("log-probs of the second policy ignored: the probability of the first one", {"log_ratio": "first"})
     yield from mistakes("form", FORMS)
     yield from mistakes("mask", MASKS)
     if asked["padded"] and asked["level"] == "token":
@@ -112,6 +119,9 @@ def _corrections(asked: Choices) -> Iterator[Edit]:
     yield Edit("weights squared", {"after": "squared"})
     yield Edit("1 over the weight", {"after": "inverse"})
     yield Edit("weights of at most 1", {"after": "at most 1"})
+    yield Edit("the root of the weights", {"after": "root"})
+    yield Edit("weights divided by the largest one", {"after": "largest 1"})
+    yield Edit("the weight of the next row", {"after": "next row"})
     yield Edit("weights of 1 everywhere", {"after": "ones"})
 
 
@@ -146,37 +156,63 @@ def weight_presets(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same 
 
 
 STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake → what is computed instead
-    "mean": {"geometric": "exp of the mean of D for the mean ratio"},
-    "size": {"signed": "the largest D for the largest |D|", "of the ratio": "the largest |r − 1| for the largest |D|"},
+    "mean": {
+        "geometric": "exp of the mean of D for the mean ratio",
+        "summed": "the sum of the ratios, not their mean",
+        "log": "the mean of D for the mean ratio",
+        "less 1": "the mean of r − 1 for the mean ratio",
+    },
+    "size": {
+        "signed": "the largest D for the largest |D|",
+        "of the ratio": "the largest |r − 1| for the largest |D|",
+        "mean": "the mean of |D| for the largest one",
+        "exp": "the largest exp|D| for the largest |D|",
+    },
     "p99": {
         "lower": "the 99% quantile without interpolation, the lower value",
         "higher": "the 99% quantile without interpolation, the higher value",
         "95%": "the 95% quantile for the 99% one",
+        "signed": "the 99% quantile of D, not of |D|",
+        "1%": "the 1% quantile for the 99% one",
     },
     "k3": {
         "of −D": "k3 of −D: e^−D + D − 1, which estimates the other KL",
         "k1": "mean −D (k1) for k3",
         "k2": "mean D²/2 (k2) for k3",
         "plain": "mean D for k3",
+        "without −1": "mean e^D − D for k3, without its −1",
+        "with +D": "mean e^D + D − 1 for k3, with +D for −D",
+        "without D": "mean e^D − 1 for k3, without its −D",
+        "halved": "half of k3",
+        "summed": "the sum of k3 over the tokens, not their mean",
     },
     "chi2": {
         "square": "mean r² for χ², not less 1",
         "of r": "mean (r − 1)² for χ², a centred estimate",
         "once": "mean e^D − 1 for χ², not of 2D",
         "of −D": "χ² of −D: mean e^−2D − 1",
+        "less the mean": "mean r² less the square of mean r for χ²",
+        "summed": "the sum of r² − 1, not their mean",
     },
     "ess": {
         "count": "the effective sample size, not over n",
         "inverse": "n over the effective sample size",
         "self-normalised mean": "1 over the mean of r²",
         "at most 1": "the mean ratio squared over n mean r²",
+        "of D": "the effective sample size of D, not of r",
+        "root": "the root of the effective sample size over n",
     },
     "mult": {
         "of the mean": "exp of the mean |D|, not the mean of exp|D|",
         "ratio": "the mean ratio for the mean of exp|D|",
+        "less 1": "the mean of exp|D| − 1 for that of exp|D|",
+        "mean size": "the mean of |D| for the mean of exp|D|",
     },
     "outside": {
         "clipped": "shares outside the clip range of those only that a clip stops",
+        "widths": "shares outside the clip range with ε_low and ε_high exchanged",
+        "both": "one share outside the clip range for both sides",
+        "inside": "shares inside the clip range's ends, not outside",
         "exchanged": "shares below and above the clip range exchanged",
         "log": "shares of D outside −ε_low … ε_high, not of r outside the clip range",
         "of all slots": "shares outside the clip range over every slot, padding too",
@@ -189,11 +225,26 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
 }
 
 
+SCOPES = {"tokens": "of the tokens alone", "rows": "of the rows alone"}
+ENDS = {
+    "of tokens": "the least and the largest ratio of the tokens, not of the rows",
+    "logarithms": "the least and the largest log-ratio of the rows, not their ratios",
+    "exchanged": "the least and the largest ratio of the rows exchanged",
+    "magnitude": "exp of the largest |D| of the rows and its inverse as the ends of their ratios",
+}
+
+
 def of_statistics(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of statistics with these choices."""
     yield Edit("statistics of the inverse ratio: D = behaviour − policy", {"log_ratio": "inverted"})
     if asked["padded"]:
         yield from mistakes("mask", MASKS, without=("inverted",))
+    acts = {"clipped": asked["signs"], "empty rows": asked["empty"], "of all slots": asked["padded"]}
     for name, kinds in STATISTICS.items():
-        acts = {"clipped": asked["signs"], "empty rows": asked["empty"], "of all slots": asked["padded"]}
-        yield from mistakes(name, kinds, without=[kind for kind, given in acts.items() if not given])
+        absent = [kind for kind, given in acts.items() if not given]
+        yield from mistakes(name, kinds, without=absent)
+        if name != "sequences":
+            for scope, words in SCOPES.items():
+                for edit in mistakes(name, kinds, f"{{}} ({words})", without=(*absent, "of all slots")):
+                    yield replace(edit, changes={**edit.changes, "scope": scope}, alone=True)
+    yield from mistakes("ends", ENDS)

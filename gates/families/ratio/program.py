@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, absolute, clip, exp, maximum, minimum, where
+from gates.arithmetic.functions import Value, absolute, clip, exp, expm1, maximum, minimum, plain, sqrt, where
 from gates.arithmetic.number import Floats
 from gates.families.limits import limits
 from gates.families.program import Choices, Data, Inputs, Program
@@ -47,7 +47,9 @@ class Pair:
         if kind == "next":
             following = np.minimum(np.arange(1, self.counts.shape[1] + 1), self.counts.shape[1] - 1)
             return self.first - self.second[:, following]
-        return self.first - self.second
+        if kind == "next row":
+            return self.first - self.second[np.roll(np.arange(len(self.counts)), -1)]
+        return self.first if kind == "first" else self.first - self.second
 
     def summed(self) -> Value:
         """Return the sum of the log-ratios of each row, (B, 1)."""
@@ -65,11 +67,16 @@ class Pair:
             return log_ratio + 1.0
         if kind == "exponent clipped":
             return exp(clip(log_ratio, -1.0, 1.0))
-        return exp(log_ratio)
+        if kind == "less 1":
+            return expm1(log_ratio)
+        return exp(log_ratio * EXPONENTS[kind] if kind in EXPONENTS else log_ratio)
 
     def scalar(self, value: float) -> Value:
         """Return a bound, which a program may keep in the data's dtype or in a wider one."""
         return self.data.scalar(value, self.dtype)
+
+
+EXPONENTS = {"squared": 2.0, "root": 0.5, "base 2": float(np.log(2.0))}  # factors of the log-ratio
 
 
 def _width(pair: Pair) -> float:
@@ -225,6 +232,9 @@ AFTER: Mapping[str, Callable[[Value, Array], Value]] = {
     "inverse": lambda w, counts: 1.0 / maximum(w, 1e-30),  # noqa: ARG005
     "at most 1": lambda w, counts: minimum(w, 1.0),  # noqa: ARG005
     "ones": lambda w, counts: w * 0.0 + 1.0,  # noqa: ARG005
+    "root": lambda w, counts: sqrt(w),  # noqa: ARG005
+    "largest 1": lambda w, counts: w / float(np.max(plain(w), where=counts, initial=1e-30)),
+    "next row": lambda w, counts: w[np.roll(np.arange(len(counts)), -1)],
 }
 
 

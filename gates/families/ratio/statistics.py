@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, absolute, exp, expm1, log, maximum, minimum, plain, where
+from gates.arithmetic.functions import Value, absolute, exp, expm1, log, maximum, minimum, plain, sqrt, where
 from gates.arithmetic.number import Floats, Number, constant, widest
 from gates.families.limits import evaluated
 from gates.families.program import Choices, Data, Inputs, Program
@@ -41,6 +41,8 @@ def asked(inputs: Inputs) -> Choices:
         "log_ratio": "given",
         "sums": "difference of sums",
         **dict.fromkeys(edits.STATISTICS, "given"),
+        "scope": "both",
+        "ends": "of rows",
         "signs": inputs.get("advantages") is not None,
         "padded": not bool(np.all(Grid.of(inputs, "policy").counts)),
         "empty": not bool(Grid.of(inputs, "policy").counts.any(axis=1).all()),
@@ -54,14 +56,27 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     some = counts.any(axis=1)
     gains = None if data.get("advantages") is None else np.asarray(data["advantages"], np.float64)
     by_token = None if gains is None else np.broadcast_to(gains[:, None], counts.shape)[counts]
-    statistics = _moments(pair, moved[counts], by_token, counts.size)
+    of_tokens, of_sequences = (_scoped(chosen, scope) for scope in ("tokens", "rows"))
+    statistics = _moments(pair, of_tokens, moved[counts], by_token, counts.size)
     of_rows = ROWS[chosen["sequences"]](pair)
     if chosen["sequences"] != "empty rows":
         of_rows, gains = of_rows[some], None if gains is None else gains[some]
-    sequences = _moments(pair, of_rows, gains, int(of_rows.shape[0]))
+    sequences = _moments(pair, of_sequences, of_rows, gains, int(of_rows.shape[0]))
     statistics |= {f"seq_sum_{name}": value for name, value in sequences.items()}
-    ratios = exp(of_rows)
-    return statistics | {ENDS[0]: _extreme(ratios, minimum), ENDS[1]: _extreme(ratios, maximum)}
+    d = moved[counts] if chosen["ends"] == "of tokens" else of_rows
+    least, largest = (_extreme(d if chosen["ends"] == "logarithms" else exp(d), pick) for pick in (minimum, maximum))
+    if chosen["ends"] == "exchanged":
+        least, largest = largest, least
+    if chosen["ends"] == "magnitude":
+        largest = exp(_extreme(absolute(d), maximum))
+        least = 1.0 / largest
+    return statistics | {ENDS[0]: least, ENDS[1]: largest}
+
+
+def _scoped(chosen: Choices, scope: str) -> Choices:
+    """Return the choices of the statistics of tokens or of rows."""
+    given = dict.fromkeys(set(edits.STATISTICS) - {"sequences"}, "given")
+    return chosen if chosen["scope"] in {"both", scope} else {**chosen, **given}
 
 
 ROWS: Mapping[str, Callable[[Pair], Value]] = {  # log-ratios of rows, (B,)
@@ -72,23 +87,35 @@ ROWS: Mapping[str, Callable[[Pair], Value]] = {  # log-ratios of rows, (B,)
 }
 
 
-def _moments(pair: Pair, d: Value, gains: Array | None, slots: int) -> dict[str, Value]:
+def _moments(pair: Pair, chosen: Choices, d: Value, gains: Array | None, slots: int) -> dict[str, Value]:
     """Return the statistics of (n,) log-ratios; `slots` is their number without a mask."""
-    chosen = pair.chosen
     r, size = exp(d), absolute(d)
-    largest = {"signed": d, "of the ratio": absolute(r - 1.0)}.get(chosen["size"], size)
     return {
-        "mean": exp(d.mean()) if chosen["mean"] == "geometric" else r.mean(),
-        "max_abs": _extreme(largest, maximum),
-        "p99_abs": _quantile(size, chosen["p99"], pair.dtype),
+        "mean": MEANS[chosen["mean"]](d, r),
+        "max_abs": LARGEST[chosen["size"]](d, r),
+        "p99_abs": _quantile(d if chosen["p99"] == "signed" else size, chosen["p99"], pair.dtype),
         "k3": K3[chosen["k3"]](d, r),
         "chi2": CHI2[chosen["chi2"]](d, r),
         "ess_per_n": ESS[chosen["ess"]](d, r, float(d.shape[0])),
         "mult_err": MULT[chosen["mult"]](size, r),
-        **_shares(pair, d, gains, float(slots)),
+        **_shares(pair, chosen["outside"], d, gains, float(slots)),
     }
 
 
+MEANS: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda d, r: r.mean(),  # noqa: ARG005
+    "geometric": lambda d, r: exp(d.mean()),  # noqa: ARG005
+    "summed": lambda d, r: r.sum(),  # noqa: ARG005
+    "log": lambda d, r: d.mean(),  # noqa: ARG005
+    "less 1": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
+}
+LARGEST: Mapping[str, Callable[[Value, Value], Value]] = {
+    "given": lambda d, r: _extreme(absolute(d), maximum),  # noqa: ARG005
+    "signed": lambda d, r: _extreme(d, maximum),  # noqa: ARG005
+    "of the ratio": lambda d, r: _extreme(absolute(r - 1.0), maximum),  # noqa: ARG005
+    "mean": lambda d, r: absolute(d).mean(),  # noqa: ARG005
+    "exp": lambda d, r: exp(_extreme(absolute(d), maximum)),  # noqa: ARG005
+}
 K3: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda d, r: (r - 1.0 - d).mean(),
     "d first": lambda d, r: (r - d - 1.0).mean(),
@@ -97,6 +124,11 @@ K3: Mapping[str, Callable[[Value, Value], Value]] = {
     "k1": lambda d, r: (-d).mean(),  # noqa: ARG005
     "k2": lambda d, r: (d * d * 0.5).mean(),  # noqa: ARG005
     "plain": lambda d, r: d.mean(),  # noqa: ARG005
+    "without −1": lambda d, r: (r - d).mean(),
+    "with +D": lambda d, r: (r - 1.0 + d).mean(),
+    "without D": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
+    "halved": lambda d, r: (r - 1.0 - d).mean() * 0.5,
+    "summed": lambda d, r: (r - 1.0 - d).sum(),
 }
 CHI2: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda d, r: (exp(d * 2.0) - 1.0).mean(),  # noqa: ARG005
@@ -106,6 +138,8 @@ CHI2: Mapping[str, Callable[[Value, Value], Value]] = {
     "of r": lambda d, r: ((r - 1.0) * (r - 1.0)).mean(),  # noqa: ARG005
     "once": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
     "of −D": lambda d, r: (exp(d * -2.0) - 1.0).mean(),  # noqa: ARG005
+    "less the mean": lambda d, r: (r * r).mean() - r.mean() * r.mean(),  # noqa: ARG005
+    "summed": lambda d, r: (r * r - 1.0).sum(),  # noqa: ARG005
 }
 ESS: Mapping[str, Callable[[Value, Value, float], Value]] = {
     "given": lambda d, r, n: _effective(r, n),  # noqa: ARG005
@@ -115,12 +149,16 @@ ESS: Mapping[str, Callable[[Value, Value, float], Value]] = {
     "inverse": lambda d, r, n: 1.0 / _effective(r, n),  # noqa: ARG005
     "self-normalised mean": lambda d, r, n: 1.0 / (r * r).mean(),  # noqa: ARG005
     "at most 1": lambda d, r, n: r.mean() * r.mean() / ((r * r).mean() * n),  # noqa: ARG005
+    "of D": lambda d, r, n: _effective(d, n),  # noqa: ARG005
+    "root": lambda d, r, n: sqrt(_effective(r, n)),  # noqa: ARG005
 }
 MULT: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda size, r: exp(size).mean(),  # noqa: ARG005
     "by maximum": lambda size, r: maximum(r, 1.0 / r).mean(),  # noqa: ARG005
     "of the mean": lambda size, r: exp(size.mean()),  # noqa: ARG005
     "ratio": lambda size, r: r.mean(),  # noqa: ARG005
+    "less 1": lambda size, r: expm1(size).mean(),  # noqa: ARG005
+    "mean size": lambda size, r: size.mean(),  # noqa: ARG005
 }
 
 
@@ -133,7 +171,7 @@ def _effective(ratios: Value, n: float) -> Value:
 def _quantile(size: Value, how: str, dtype: str) -> Value:
     """Return a quantile of |D| at rank q (n − 1), with the largest error of any value."""
     order = np.argsort(plain(size))
-    q = 0.95 if how == "95%" else 0.99
+    q = {"95%": 0.95, "1%": 0.01}.get(how, 0.99)
     rounded = constant(q, dtype).plus_relative(1.0) if isinstance(size, Number) else q
     rank = rounded * float(len(order) - 1)
     below = int(np.floor(plain(rank) + 1e-9))
@@ -168,11 +206,15 @@ def _joined(first: Value, second: Value) -> Value:
     return Number(value, first.dtype, error, void)
 
 
-def _shares(pair: Pair, d: Value, gains: Array | None, slots: float) -> dict[str, Value]:
+def _shares(pair: Pair, how: str, d: Value, gains: Array | None, slots: float) -> dict[str, Value]:
     """Return the shares outside the clip range, and the shares that a clip stops."""
-    how, r = pair.chosen["outside"], exp(d)
+    r = exp(d)
     low, high = (pair.scalar(float(pair.data[name])) for name in ("epsilon_low", "epsilon_high"))
+    if how == "widths":
+        low, high = high, low
     below, above = (d < -low, d > high) if how == "log" else (r < 1.0 - low, r > 1.0 + high)
+    if how == "inside":
+        below, above = r >= 1.0 - low, r <= 1.0 + high
     zeros = pair.data.lift(np.zeros(d.shape, pair.dtype))
     n = slots if how == "of all slots" else float(d.shape[0])
 
@@ -186,6 +228,9 @@ def _shares(pair: Pair, d: Value, gains: Array | None, slots: float) -> dict[str
         if how == "clipped":
             names = {"outside_low": stopped["clipped_low"], "outside_high": stopped["clipped_high"]}
         names |= stopped
+    if how == "both":
+        whole = share(below) + share(above)
+        names |= {"outside_low": whole, "outside_high": whole}
     if how == "exchanged":
         names |= {"outside_low": names["outside_high"], "outside_high": names["outside_low"]}
     return names

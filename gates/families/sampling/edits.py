@@ -48,6 +48,7 @@ COUNTS = {
     "frequency once": "frequency penalty once, however often a token occurred",
     "swapped": "presence and frequency penalties swapped",
 }
+ROWS = {"batch": "the tokens of the whole batch", "next row": "the tokens of the next row"}
 RESULTS = {
     "not renormalised": "log-probs not renormalised over the tokens that stay",
     "before the last": "log-probs normalised over what was there before the last filter",
@@ -136,12 +137,13 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
     if asked["repetition"] != 1.0:
         yield Edit("repetition penalty ignored", {"repetition": 1.0})
         yield from mistakes("repetition rule", REPETITION)
+        yield from mistakes("repetition of", ROWS, "repetition penalty of {}, not of its own")
+        if "generated" in asked["given"]:
+            words = "repetition penalty of the generated tokens, not of the whole history"
+            yield Edit(words, {"repetition of": "generated"})
     presence, frequency = asked["presence"], asked["frequency"]
     if presence or frequency:
-        for name, words in COUNTS.items():
-            if (presence or name == "frequency once") and (frequency or name == "presence each time"):
-                yield Edit(words, {"counts": name})
-        yield Edit("presence and frequency penalties added", {"presence": -presence, "frequency": -frequency})
+        yield from _counts(asked, presence, frequency)
     if presence:
         yield Edit("presence penalty ignored", {"presence": 0.0})
     if frequency:
@@ -153,6 +155,17 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
         yield Edit("logit bias subtracted", {"bias": "negated"})
         if asked["repetition"] != 1.0:
             yield Edit("logit bias after the penalties", {"bias": "last"})
+
+
+def _counts(asked: Choices, presence: float, frequency: float) -> Iterator[Edit]:
+    for name, words in COUNTS.items():
+        if (presence or name == "frequency once") and (frequency or name == "presence each time"):
+            yield Edit(words, {"counts": name})
+    yield from mistakes("counts of", ROWS, "presence and frequency penalties of {}, not of its own")
+    if "history" in asked["given"]:
+        words = "presence and frequency penalties of the history, not of the generated tokens"
+        yield Edit(words, {"counts of": "history"})
+    yield Edit("presence and frequency penalties added", {"presence": -presence, "frequency": -frequency})
 
 
 def presets(asked: Choices) -> Iterator[Edit]:

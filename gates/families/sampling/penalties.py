@@ -53,9 +53,17 @@ def occurrences(ids: Any, shape: tuple[int, ...], padding: str) -> Array:
     return counts
 
 
+def _occurrences(data: Data, name: str, choice: str, shape: tuple[int, ...], padding: str) -> Array:
+    """Count each token in the ids of an input, or of what an edit reads in its place."""
+    counts = occurrences(data[choice if choice in {"history", "generated"} else name], shape, padding)
+    if choice == "batch":
+        return np.broadcast_to(counts.sum(axis=0), counts.shape)
+    return np.roll(counts, -1, axis=0) if choice == "next row" else counts
+
+
 def _repeated(x: Value, data: Data, chosen: Choices) -> Value:
     """Apply the repetition penalty to the tokens of the history."""
-    counts = occurrences(data["history"], plain(x).shape, chosen["padding"])
+    counts = _occurrences(data, "history", chosen["repetition of"], plain(x).shape, chosen["padding"])
     rule, penalty = chosen["repetition rule"], _scalar(data, chosen["repetition"])
     seen, positive = counts > 0, x > 0.0
     if rule == "each time":
@@ -75,7 +83,7 @@ def _repeated(x: Value, data: Data, chosen: Choices) -> Value:
 
 def _counted(x: Value, data: Data, chosen: Choices) -> Value:
     """Subtract the presence penalty once and the frequency penalty for each occurrence."""
-    counts = occurrences(data["generated"], plain(x).shape, chosen["padding"])
+    counts = _occurrences(data, "generated", chosen["counts of"], plain(x).shape, chosen["padding"])
     once = (counts > 0).astype(np.float64)
     rule, presence, frequency = chosen["counts"], *(_scalar(data, chosen[name]) for name in ("presence", "frequency"))
     if chosen["counted"] == "one by one":

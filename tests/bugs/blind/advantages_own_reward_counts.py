@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 OP = "group_advantages"
-COMPUTES = None
-WHERE = ""
+COMPUTES = "the sum of the other members of the group divided by their number plus one, G"
 BUG = "the leave-one-out baseline is the sum of the other rewards divided by G, where it should be G - 1"
 CONVENTIONS = {"group_advantages": {"scale": ("none",), "baseline": ("leave-one-out",)}}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import permutations
 from types import SimpleNamespace
@@ -14,11 +14,25 @@ from gates.diagnosis.diagnose import diagnose
 from gates.diagnosis.factors import counts
 from gates.diagnosis.samples import SEED, example
 from gates.diagnosis.search import Candidate, evaluate
+from gates.families.loss.gates.kl_in_reward import definition as rewarded
+from gates.families.loss.gates.options import expected
 from gates.families.program import Edit, Inputs, Program, Sample
 from gates.model import Case, Gate
 from gates.registry import load
 from gates.run.plan import case_seed
-from reference.oracle import advantages, gae, kl, logprobs, losses, preference, ratio, sampling, statistics
+from reference.oracle import (
+    advantages,
+    dynamic_sampling,
+    gae,
+    kl,
+    logprobs,
+    losses,
+    packing,
+    preference,
+    ratio,
+    sampling,
+    statistics,
+)
 
 UNNAMED = frozenset(("nothing known", "ambiguous", "lower precision"))
 HARD = ("151936", "wide", "tied", "temperature-zero")  # cases of the samplers that take long, or that rounding decides
@@ -37,6 +51,22 @@ def _drawn(*, uniforms: Any, **filters: Any) -> Any:
     return SimpleNamespace(tokens=tokens, logprobs=filtered[np.arange(len(tokens)), tokens])
 
 
+def _with_options(**given: Any) -> Any:
+    want, chosen, loss, _ = expected(given)
+    pull = np.where(chosen, -given["entropy_bonus"] / chosen.sum(), 0.0)
+    return SimpleNamespace(loss=loss, gradient=want.gradient, entropy_gradient=pull)
+
+
+def _rewarded(**given: Any) -> Any:
+    _, of_lowered, want = rewarded(given)
+    return SimpleNamespace(loss=want.loss, gradient=want.gradient, advantages=of_lowered)
+
+
+def _packed(**given: Any) -> Any:
+    names = ("indices", "offsets", "efficiency", "starts", "sizes")
+    return SimpleNamespace(**dict(zip(names, packing.pack_sequences(**given), strict=False)))
+
+
 ORACLES: Mapping[str, Callable[..., Any]] = {
     "group_advantages": advantages.group_advantages,
     "normalise_then_sum": advantages.normalise_then_sum,
@@ -53,6 +83,11 @@ ORACLES: Mapping[str, Callable[..., Any]] = {
     "ratio_statistics": lambda **given: SimpleNamespace(**statistics.measured(**given).values),
     "filtered_logprobs": sampling.filtered_logprobs,
     "sample_tokens": _drawn,
+    "loss_with_options": _with_options,
+    "rewarded_loss": _rewarded,
+    "keep_groups": dynamic_sampling.keep_groups,
+    "overlong_penalty": dynamic_sampling.overlong_penalty,
+    "pack_sequences": _packed,
 }
 
 
@@ -96,8 +131,10 @@ def of_oracle(
     found = []
     for inputs in given:
         result = (oracle or ORACLES[program.op])(**{**inputs, **changes})
+        outputs = program.reads(inputs, vars(result)) if program.op == "pack_sequences" else {}
         names = [name for name in program.outputs if name not in program.optional or hasattr(result, name)]
-        found.append(Sample(inputs, {name: np.asarray(getattr(result, name, result)) for name in names}))
+        got = {name: np.asarray(outputs.get(name, getattr(result, name, result))) for name in names}
+        found.append(Sample(inputs, {name: x.astype(np.float64) if x.dtype == bool else x for name, x in got.items()}))
     return found
 
 
@@ -109,8 +146,8 @@ def of_edits(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -> 
 
 def rounded(inputs: Mapping[str, Any], found: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
     """Return values as the data's dtype holds them, or float32 for half types, in float64."""
-    first = next(x for x in inputs.values() if isinstance(x, np.ndarray) and x.dtype.kind == "f")
-    dtype = np.float64 if first.dtype == np.float64 else np.float32
+    dtypes = [x.dtype for x in inputs.values() if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+    dtype = np.float64 if not dtypes or dtypes[0] == np.float64 else np.float32
     return {name: value.astype(dtype).astype(np.float64) for name, (value, _) in found.items()}
 
 
@@ -151,9 +188,15 @@ def other_name(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -
         return ""
     known = edits_of(program, given)
     words, _, size = named.words.rpartition(", times ") if named.kind == "scaled" else (named.words, "", "1")
-    alike = tuple(known[part] for part in ([words] if words in known else words.split(" · ")) if part in known)
+    alike = next((parts for parts in _combined(known) if " · ".join(edit.sentence for edit in parts) == words), ())
     described = named.kind in {"as asked", "convention", "mistake", "scaled"}
     return "" if described and same(program, given, edits, alike, size) else named.words or named.kind
+
+
+def _combined(known: Mapping[str, Edit]) -> Iterator[tuple[Edit, ...]]:
+    """Yield each edit, then each ordered pair of edits."""
+    yield from ((edit,) for edit in known.values())
+    yield from permutations(known.values(), 2)
 
 
 def misnamed(program: Program, given: list[Inputs], every: int = 1, first: int = 0) -> list[str]:

@@ -78,7 +78,7 @@ NAMED: Mapping[str, tuple[int, tuple[str, ...]]] = {  # of every n-th edit, each
             "typical-tis-seq_sum-one-sided-holes-float32",
         ),
     ),
-    "ratio_statistics": (1, ("sixteen-rows-holes-typical-float32", "sixteen-rows-flat-typical-float32")),
+    "ratio_statistics": (5, ("sixteen-rows-holes-typical-float32", "sixteen-rows-flat-typical-float32")),
     "filtered_logprobs": (
         3,
         (
@@ -88,6 +88,19 @@ NAMED: Mapping[str, tuple[int, tuple[str, ...]]] = {  # of every n-th edit, each
             "min-tokens-top-p-hf-float32",
             "xtc-special-mlx-lm-float32",
             "penalties-mlx-lm-float32",
+        ),
+    ),
+    "loss_with_options": (11, ("everything-plain", "mis-sequence-plain", "top-entropy-in-parts-plain")),
+    "rewarded_loss": (9, ("ragged", "heavy")),
+    "keep_groups": (1, ("*-scored",)),
+    "overlong_penalty": (1, ("64-16",)),
+    "pack_sequences": (
+        1,
+        (
+            "uneven-first-fit-decreasing-truncate",
+            "tied-best-fit-decreasing-error",
+            "ragged-best-fit-decreasing",
+            "ragged-wrapped",
         ),
     ),
     "sample_tokens": (

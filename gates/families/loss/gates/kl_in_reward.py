@@ -30,16 +30,16 @@ def _rewarded(rng: np.random.Generator, beta: float, spread: float) -> dict[str,
 REWARD_BECAUSE = f"{cases.PART_BECAUSE}; k = 4, and a rounding of the advantage to float32"
 
 
-def _leave_one_out(rewards: Array) -> Array:
+def _leave_one_out(rewards: Array, group_size: int) -> Array:
     convention: dict[str, Any] = {"scale": "none", "ddof": None, "eps": None, "eps_mode": None}
-    return advantages.group_advantages(rewards, 4, **convention, baseline="leave-one-out")
+    return advantages.group_advantages(rewards, group_size, **convention, baseline="leave-one-out")
 
 
-def _definition(x: Mapping[str, Any]) -> tuple[Array, Array, losses.PolicyLoss]:
+def definition(x: Mapping[str, Any]) -> tuple[Array, Array, losses.PolicyLoss]:
     """Return the rewards less the KL, their advantages, and the loss with these."""
     penalty = kl.token_kl(x["old"], x["reference"], estimator="k1", mask=x["mask"], reduction="sum")
     lowered = x["rewards"] - x["beta"] * penalty
-    of_lowered = _leave_one_out(lowered)
+    of_lowered = _leave_one_out(lowered, x["group_size"])
     without: dict[str, Any] = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "kl_ratio"))
     want = losses.policy_loss(
         x["policy"],
@@ -56,8 +56,8 @@ def _definition(x: Mapping[str, Any]) -> tuple[Array, Array, losses.PolicyLoss]:
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     x = t.inputs
-    _, of_lowered, want = _definition(x)
-    change = float(np.abs(of_lowered - _leave_one_out(x["rewards"])).max())
+    _, of_lowered, want = definition(x)
+    change = float(np.abs(of_lowered - _leave_one_out(x["rewards"], x["group_size"])).max())
     yield t.precondition("largest change of an advantage by the KL", change, ">=", 0.05)
     leak = x["beta"] / len(of_lowered)  # what Σ k1 of the policy would add to each token's gradient
     yield t.precondition("a KL's own gradient against the largest", leak / np.abs(want.gradient).max(), ">=", 1e-3)
@@ -88,7 +88,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
 def kl_in_reward(t: Trial) -> Iterator[Evidence]:
     """Compare advantages, loss and gradient with those of the lowered rewards, with constant advantages."""
     x = dict(t.inputs)
-    lowered, wanted_advantages, wanted = _definition(x)
+    lowered, wanted_advantages, wanted = definition(x)
     got = t.got(REWARDED_LOSS, **x)
     unit = 2 * FLOAT32_U
     largest = np.repeat(np.abs(lowered).reshape(-1, 4).max(axis=1), 4)

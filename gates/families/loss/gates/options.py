@@ -82,7 +82,7 @@ def _cases() -> Iterator[Case]:
             yield Case(f"{name}-masked-nan", masked, conventions=conventions, level="hardening")
 
 
-def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, float]:
+def expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, float]:
     """Return the policy loss of the oracle, the chosen tokens, the loss with the bonus, and the bonus."""
     mask, rows = x["mask"], x["mask"].sum(axis=1)
     heights = np.where(mask, x["entropy"].astype(np.float64), 0.0)
@@ -124,10 +124,10 @@ def _expected(x: Mapping[str, Any]) -> tuple[losses.PolicyLoss, Array, float, fl
 
 def _preconditions(t: Draw) -> Iterator[Evidence]:
     x = t.inputs
-    want, chosen, *_ = _expected(x)
+    want, chosen, *_ = expected(x)
     mask = x["mask"]
     if x["correction"] is not None or x["entropy_share"] < 1.0:
-        plain, *_ = _expected({**x, "correction": None, "entropy_share": 1.0})
+        plain, *_ = expected({**x, "correction": None, "entropy_share": 1.0})
         moved = np.abs(plain.gradient - want.gradient).max() / np.abs(want.gradient).max()
         yield t.precondition("change of the gradient by weights and mask, relative", moved, ">=", 1e-2)
     if x["entropy_share"] < 1.0:
@@ -160,7 +160,7 @@ def _preconditions(t: Draw) -> Iterator[Evidence]:
 def options_match_definition(t: Trial) -> Iterator[Evidence]:
     """Compare loss and both gradients with the oracle's policy loss with masked weights, plus the bonus."""
     x = dict(t.inputs)
-    want, chosen, loss, bonus = _expected(x)
+    want, chosen, loss, bonus = expected(x)
     mask = x["mask"]
     got = t.got(LOSS_WITH_OPTIONS, **x)
     unit, tiny = 2 * FLOAT32_U, float(np.finfo(np.float32).tiny)
