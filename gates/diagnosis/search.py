@@ -171,9 +171,16 @@ class Search:
         return self._table
 
     def near(self, candidate: Candidate, room: Sequence[dict[str, Array]]) -> bool:
-        """Whether a candidate's plain values are near enough to the outputs to make its limits worth computing."""
+        """Whether a candidate's plain values are near enough to the outputs to make its limits worth computing.
+
+        Two edits may not go together, such as another bound with a choice of the first one's; then they are not.
+        """
         for index, sample in enumerate(self.samples):
-            for output, value in self.quick(candidate, index).items():
+            try:
+                values_ = self.quick(candidate, index)
+            except KeyError:  # a choice that a table of the other edit does not have
+                return False
+            for output, value in values_.items():
                 got, allowed = sample.got.get(output), room[index][output]
                 if got is None:
                     continue
