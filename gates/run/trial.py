@@ -304,8 +304,10 @@ class RunningTrial(RunningDraw):
 
 def _far_off(got: Wire, want: Wire) -> bool:
     """Whether a number is off by more than a thousandth of an ordinary value: no digits were lost, it is another number."""
-    off = np.abs(np.subtract(got, want, dtype=np.float64))
-    return bool(np.any(off > FAR_OFF * np.maximum(1.0, np.abs(np.asarray(want, np.float64)))))
+    values, wanted = np.broadcast_arrays(np.asarray(got, np.float64), np.asarray(want, np.float64))
+    unequal = (values != wanted) & ~(np.isnan(values) & np.isnan(wanted))
+    off = np.abs(np.subtract(values[unequal], wanted[unequal]))
+    return not bool(np.all(off <= FAR_OFF * np.maximum(1.0, np.abs(wanted[unequal]))))
 
 
 def _declined(op: Op, name: str, value: Wire) -> str:

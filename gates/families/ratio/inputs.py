@@ -29,7 +29,7 @@ def designed_ratio(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs
 
 def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
     """Yield eight batches with the settings of a call: ratios below, inside and above both bounds, and of exactly 1."""
-    bounds = {*edits.BOUNDS, example["c_max"], example["c_min"] or 0.4}
+    bounds = {*edits.BOUNDS, example["c_max"], example["c_min"] or 0.4, np.exp(example["c_max"])}
     edges = np.log([min(bounds) / 3.0, *sorted(bounds), max(bounds) * 3.0])
     goals, used = rng.permutation((edges[1:] + edges[:-1]) / 2.0), 0  # one between any two bounds
     for mask in row_inputs.masks(example, "old", rng):

@@ -79,7 +79,7 @@ class TestItems:
         """`--gates-quick` means the same as `gates check --quick`."""
         everything = mine.runpytest(*LOADED, *MINE[:-1], "--collect-only", "-q")
         quick = mine.runpytest(*LOADED, *MINE, "--collect-only", "-q")
-        assert len(ids(quick)) < len(ids(everything)) == 19
+        assert len(ids(quick)) < len(ids(everything)) == 22
 
     @pytest.mark.parametrize(
         ("option", "message"),
@@ -104,7 +104,7 @@ class TestOutcomes:
     def test_pass_and_unsupported(self, mine: pytest.Pytester) -> None:
         """An unsupported case is skipped with its reason."""
         result = mine.runpytest(*LOADED, *MINE[:-1], "-rs")
-        result.assert_outcomes(passed=7, skipped=12)
+        result.assert_outcomes(passed=10, skipped=12)
         result.stdout.fnmatch_lines(["*unsupported: group_advantages of mine has eps_mode 'add', not 'inside'*"])
 
     def test_a_failure_shows_value_and_limit(self, mine: pytest.Pytester) -> None:
@@ -172,7 +172,7 @@ class TestOutcomes:
     def test_a_required_gate_must_be_judged(self, mine: pytest.Pytester) -> None:
         """A requirement with gates fails for unsupported cases too."""
         mine.makepyprojecttoml('[tool.gates]\nrequire = ["mine:advantages"]\n')
-        mine.runpytest(*LOADED, *MINE[:-1]).assert_outcomes(passed=7, failed=12)
+        mine.runpytest(*LOADED, *MINE[:-1]).assert_outcomes(passed=10, failed=12)
 
     @pytest.mark.parametrize(
         ("settings", "options", "fails"),
@@ -381,13 +381,13 @@ class TestChoosing:
         mine.path.joinpath("mine.py").write_text(WRONG)
         first = mine.runpytest(*LOADED, *MINE[:-1], "-W", "default").parseoutcomes()
         assert {name: first[name] for name in ("failed", "passed", "skipped")} == {
-            "failed": 2,
-            "passed": 5,
+            "failed": 3,
+            "passed": 7,
             "skipped": 12,
         }
         mine.path.joinpath("mine.py").write_text(RIGHT)
         again = mine.runpytest(*LOADED, *MINE[:-1], "--lf")
-        again.assert_outcomes(passed=2, deselected=17)
+        again.assert_outcomes(passed=3, deselected=19)
 
     def test_xdist_gives_the_same_verdicts(self, mine: pytest.Pytester) -> None:
         """Counts and failing ids are the same with one process and with two."""

@@ -76,10 +76,17 @@ def test_the_worst_claim_decides(subject: Maker, body: str, status: Status, leve
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_each_level_has_its_grade(subject: Maker, level: Level) -> None:
-    subject_ = subject("return {'y': 3 * x}")
+    subject_ = subject("return {'y': 2.0002 * x}")  # off by less than a thousandth: digits may have been lost
     case = Case("some", lambda rng: {"x": rng.normal(size=8)}, level=level)
     assert [v.status for v in judged(subject_, make_gate(level=level)).values()] == [GRADE_OF[level]]
     assert [v.status for v in judged(subject_, make_gate(cases=(case,))).values()] == [GRADE_OF[level]]
+
+
+@pytest.mark.parametrize("body", ["return {'y': 3 * x}", "return {'y': x * np.nan}", "return {'y': x / 0}"])
+def test_another_number_lost_no_digits(subject: Maker, body: str) -> None:
+    """At level precision it is fragile: the formula holds elsewhere, and here it gives another number."""
+    (found,) = judged(subject(body), make_gate(level="precision")).values()
+    assert (found.status, found.level) == ("fragile", "robustness")
 
 
 @pytest.mark.parametrize("level", sorted(set(LEVELS) - {"definition", "law"}))

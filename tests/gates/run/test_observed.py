@@ -101,7 +101,7 @@ def test_float32_arithmetic_is_never_wrong(tmp_path: Path, program: str) -> None
     refused = [f"{v.where}: {v.reason}" for v in verdicts if v.status in {"wrong", "error", "timeout"}]
     assert not refused
     noted = [v for v in verdicts if note(v)]
-    assert noted or program == "numpy_preference_prompts"  # which has no float64 case
+    assert noted or program in {"numpy_preference_prompts", "numpy_packing_scan"}  # which have no float64 case
     assert all(IN_FLOAT32 in str([item.because for item in v.evidence]) for v in noted)
     assert {v.status for v in noted} <= {"correct", "imprecise", "fragile"}
     assert any(v.status == "correct" for v in noted) or not noted

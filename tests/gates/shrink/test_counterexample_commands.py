@@ -67,7 +67,7 @@ class TestCommands:
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         assert done.returncode == 1
-        assert "(96 → 2 numbers): advantage error in textbook limits" in " ".join(done.stdout.split())
+        assert "(96 → 2 numbers): advantage: " in " ".join(done.stdout.split())
         (results,) = (tmp_path / "o").glob("*.jsonl")
         (record,) = read_results(results).counterexamples
         assert (record.elements_before, record.elements_after, record.finished) == (96, 2, True)
