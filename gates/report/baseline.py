@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gates.model import GRADES, ConfigurationError
+from gates.model import GRADES, NOT_JUDGED, ConfigurationError
 from gates.report.labels import shown
 from gates.results.jsonl import Results
 from gates.results.records import HeaderRecord, VerdictRecord
 
-Kind = Literal["new failure", "worse", "better", "fixed", "changed", "new", "gone"]
-KINDS: tuple[Kind, ...] = ("new failure", "worse", "better", "fixed", "changed", "new", "gone")
+Kind = Literal["new failure", "newly visible", "worse", "better", "fixed", "changed", "new", "gone"]
+KINDS: tuple[Kind, ...] = ("new failure", "newly visible", "worse", "better", "fixed", "changed", "new", "gone")
 BAD = (*GRADES[2:], "timeout", "departs", "error")  # hardening costs no grade
+UNSEEN = frozenset(("", *NOT_JUDGED))  # nothing was known of the case: its failure may be old
 SETTINGS = ("seed", "quick", "full", "fail_on", "model", "tool", "numpy", "blas", "python")  # what else may matter
 
 Names = tuple[str, str, str]  # subject, gate, case
@@ -113,7 +114,7 @@ def _change(
 
 def _kind(before: str, after: str) -> Kind:
     if after in BAD and before not in BAD:
-        return "new failure"
+        return "newly visible" if before in UNSEEN else "new failure"
     if not before or not after:
         return "gone" if before else "new"
     if after == "correct" and before in (*BAD, "waived"):

@@ -11,6 +11,7 @@ from gates.results.escape import code, in_table, one_line
 
 IN_FULL = (
     "new failure",
+    "newly visible",
     "worse",
     "better",
     "fixed",

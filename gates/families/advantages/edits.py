@@ -180,7 +180,8 @@ def constants(asked: Choices, ddof: int, size: float, mode: str) -> Edit:
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
     if asked["scale"] != "none":
-        yield from mistakes("spread", SPREADS, "divided by {}")
+        yield from mistakes("spread", SPREADS, "divided by {}", without=("of the centred",))
+        yield Edit(f"divided by {SPREADS['of the centred']}", {"spread": "of the centred"}, convention=True)
     yield from mistakes("layout", LAYOUTS)
     yield Edit("advantages returned member-major, not in the order of the rewards", {"output": "member-major"})
     yield from mistakes("times", TIMES)

@@ -81,6 +81,7 @@ LIKELIHOODS = {
     "both sides": "the mean −log π over the tokens of both sides",
     "rejected tokens": "the mean −log π over all rejected tokens",
 }
+MEANS_OF_CHOSEN = frozenset(("chosen tokens", "row means", "attended", "attended row means"))  # each is some library's
 PLACES = {
     "outside": "β outside the sigmoid: it multiplies the loss",
     "both": "β inside the sigmoid and outside",
@@ -225,7 +226,9 @@ def _of_form(asked: Choices) -> Iterator[Edit]:
         yield from numbers("label smoothing", "smoothing", SMOOTHINGS, asked)
     if asked["penalty"]:
         yield Edit("DPOP's penalty ignored", {"penalty": None})
-        yield from mistakes("penalised", PENALTIES)
+        yield from mistakes("penalised", PENALTIES, without=("outside",))
+        words = f"{PENALTIES['outside']}, as in the first version of its paper"
+        yield Edit(words, {"penalised": "outside"}, convention=True)
     if gamma := asked["margin"]:
         yield Edit("the margin γ missing", {"margin": None})
         yield Edit("the margin γ multiplied by β", {"margin": gamma * asked["beta"]})
@@ -244,7 +247,8 @@ def _likelihoods(asked: Choices) -> Iterator[Edit]:
     for name, words in LIKELIHOODS.items():
         other = {"row means": "attended", "attended": "row means"}.get(asked["nll"])
         if name not in {asked["nll"], other}:
-            yield Edit(words if name == "none" else f"likelihood: {words}", {"nll": name})
+            chosen = words if name == "none" else f"likelihood: {words}"
+            yield Edit(chosen, {"nll": name}, convention=name in MEANS_OF_CHOSEN)
     alpha = asked["alpha"]
     yield Edit("the likelihood with the wrong sign", {"alpha": -alpha})
     yield Edit("the likelihood times β", {"alpha": alpha * asked["beta"]})

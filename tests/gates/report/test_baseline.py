@@ -22,9 +22,9 @@ from gates.results.records import PlanRecord
         ("correct", "correct", None),
         ("wrong", "wrong", None),
         ("correct", "wrong", "new failure"),
-        ("unsupported", "error", "new failure"),
+        ("unsupported", "error", "newly visible"),
         ("waived", "wrong", "new failure"),
-        (None, "wrong", "new failure"),
+        (None, "wrong", "newly visible"),
         (None, "correct", "new"),
         ("correct", None, "gone"),
         ("wrong", "correct", "fixed"),
@@ -42,7 +42,7 @@ from gates.results.records import PlanRecord
     ],
 )
 def test_kinds_of_changes(tmp_path: Path, before: Status | None, after: Status | None, kind: str | None) -> None:
-    """A new cell that fails is a new failure; a failing cell is fixed only by a pass."""
+    """A cell that was not judged and fails is newly visible; a failing cell is fixed only by a pass."""
     anchor = verdict(case="anchor")
     old = write(tmp_path / "old.jsonl", [anchor, *([verdict(before)] if before else [])])
     new = write(tmp_path / "new.jsonl", [anchor, *([verdict(after)] if after else [])])
@@ -62,8 +62,8 @@ def test_gates_and_subjects_outside_the_run_are_not_gone(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("stopped", "words"),
     [
-        ("old", "1 new failure, 1 gone, 1 as before; 2 judged in one run only (old.jsonl is incomplete: 2 of 9)"),
-        ("new", "1 new failure, 2 new, 1 as before; 1 judged in one run only (new.jsonl is incomplete: 4 of 9)"),
+        ("old", "1 newly visible, 1 gone, 1 as before; 2 judged in one run only (old.jsonl is incomplete: 2 of 9)"),
+        ("new", "1 newly visible, 2 new, 1 as before; 1 judged in one run only (new.jsonl is incomplete: 4 of 9)"),
     ],
 )
 def test_cases_missing_from_an_interrupted_run_are_unknown(tmp_path: Path, stopped: str, words: str) -> None:
