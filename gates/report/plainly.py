@@ -46,7 +46,8 @@ def _distance(match: re.Match[str]) -> str:
         return match[0]
     if not math.isfinite(multiple):
         return f"{noun} is {got:.6g}{place}, must be {want:.6g}"
-    return f"{noun} is off by {off:.2g} (limit {off * most / multiple:.0e}){place}: got {got:.6g}, want {want:.6g}"
+    values = f"got {got:.6g}, want {want:.6g}" if f"{got:.6g}" != f"{want:.6g}" else f"got {got:.9g}, want {want:.9g}"
+    return f"{noun} is off by {off:.2g} (limit {off * most / multiple:.0e}){place}: {values}"
 
 
 def rare(gate: str, case: str) -> str:

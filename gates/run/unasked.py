@@ -10,6 +10,12 @@ from gates.model import NOT_JUDGED, Provided, Verdict
 from gates.results.records import SubjectRecord, VerdictRecord
 
 FEW = 2  # reasons that are quoted
+TELLING = frozenset(  # arguments without which a formula is judged in part; others belong to a declared choice
+    (
+        "beta", "delta", "weights", "temperature", "entropy", "top_k", "top_p", "min_p", "repetition_penalty",
+        "label_smoothing", "nll", "margin", "penalty", "bootstrap", "terminal",
+    )
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -60,7 +66,7 @@ class Asked:
         Those that the subject itself declined are left out.
         """
         tried = self._given[subject, op] | self._declined[subject, op]
-        never = [name for name in arguments if name in missed and name not in tried]
+        never = [name for name in arguments if name in missed and name in TELLING and name not in tried]
         if not never:
             return []
         listed = " and ".join(f"`{name}`" for name in never)

@@ -119,7 +119,7 @@ def test_every_format_shows_the_changes(tmp_path: Path, form: ReportFormat) -> N
     assert once.output == again.output
     if form == "json":
         kinds = {c["kind"] for c in json.loads(once.output)["changes"]["changes"]}
-        assert kinds == set(KINDS) - {"worse", "better"}
+        assert kinds == set(KINDS) - {"worse", "better", "newly visible"}
         return
     lines = once.output.splitlines()
     for words in (
