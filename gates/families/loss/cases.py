@@ -157,8 +157,6 @@ def cases_of(algorithm: str) -> Iterator[Case]:
     this, preset = partial(case, algorithm), ALGORITHMS[algorithm]
     yield this("ragged", quick=True)
     yield this("no-mask", rows="all", data={"equal_lengths": True}, quick=algorithm == "grpo")
-    if preset.kl_in_loss:
-        yield this("no-mask-kl", rows="all", data={"equal_lengths": True}, beta=0.04)
     yield this("empty-row", data={"empty_row": True}, quick=algorithm == "grpo")
     yield this("row-mask", rows="row-mask", quick=algorithm in {"grpo", "dapo", "cispo"})
     yield this("holes", data={"holes": True})
@@ -288,6 +286,7 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     yield this("kl", beta=0.04, quick=True)
     yield this("on-policy-kl", beta=0.04, old=None)
     yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
+    yield this("no-mask-kl", rows="all", data={"equal_lengths": True}, beta=0.04)  # no aggregation shows: diagnosed last
     if algorithm in {"grpo", "dapo", "gspo"}:
         yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
         yield _rare(this("kl-far", beta=0.04, kl_clamp=None, data={"found": "far-reference"}))
