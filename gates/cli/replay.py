@@ -62,10 +62,12 @@ def replay(
         return
     ops = registry.gates[recorded.gate].ops
     description = describe(outcome, ops, recorded.inputs, recorded.cut) if outcome.state == "fails" else outcome.reason
+    calls = [words for call in outcome.calls if outcome.state == "fails" and (words := emitting.as_call(call))]
     if as_json:
-        known = {**summary(recorded), "now": outcome.state, "now_words": description}
+        known = {**summary(recorded), "now": outcome.state, "now_words": description, "calls": calls}
         text = json.dumps(known, indent=2, ensure_ascii=False)
     else:
         text = f"{outcome.state}: {chosen.name} · {recorded.gate} · {recorded.case}{f': {description}' if description else ''}"
+        text += "".join(f"\ncalled: {words}" for words in calls)
     typer.echo(visible(text))
     raise typer.Exit({"holds": 0, "fails": 1, "unclear": 1, "unsupported": 3}[outcome.state])

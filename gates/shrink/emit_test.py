@@ -246,6 +246,14 @@ def _pieces(call: Call, output: str, comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def as_call(call: Call) -> str:
+    """Return a call as Python, without the arguments that were not passed; empty if it holds a model or is large."""
+    if elements(call.inputs) > INLINE or any(isinstance(value, Recipe | dict) for value in call.inputs.values()):
+        return ""
+    passed = {name: value for name, value in call.inputs.items() if name not in call.omitted}
+    return f"{call.op}({', '.join(f'{name}={_literal(value)}' for name, value in passed.items())})"
+
+
 def _inputs(inputs: Mapping[str, Any]) -> str:
     lines = [f"    {name!r}: {_literal(value)}," for name, value in inputs.items()]
     return "\n".join(["{", *lines, "}"])

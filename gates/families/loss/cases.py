@@ -287,7 +287,9 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
     yield this("kl", beta=0.04, quick=True)
     yield this("on-policy-kl", beta=0.04, old=None)
     yield this("kl-and-weights", beta=0.3, weights="row", quick=True)
-    yield this("no-mask-kl", rows="all", data={"equal_lengths": True}, beta=0.04)  # no aggregation shows: diagnosed last
+    yield this(
+        "no-mask-kl", rows="all", data={"equal_lengths": True}, beta=0.04
+    )  # no aggregation shows: diagnosed last
     if algorithm in {"grpo", "dapo", "gspo"}:
         yield this("kl-clamped", beta=0.04, kl_clamp=10.0, quick=True)
         yield _rare(this("kl-far", beta=0.04, kl_clamp=None, data={"found": "far-reference"}))
