@@ -73,7 +73,7 @@ def _batch(choices: Mapping[str, Any], data: Mapping[str, Any]) -> dict[str, Any
     rows = choices.get("rows")
     if rows is None:
         return changed
-    if data.get("empty_row") or data.get("found") == "short":
+    if data.get("empty_row") or data.get("found") == "short" or data.get("width") == 1:
         raise ValueError("the case is about rows of few tokens, by a mask")
     return {**changed, "holes": rows == "holes", "equal_lengths": rows == "all"}
 

@@ -190,7 +190,7 @@ class TestOutcomes:
         """`fragile` fails where `fail_on` or an option says so."""
         mine.path.joinpath("mine.py").write_text(WRONG)
         mine.makepyprojecttoml(f"[tool.gates]\n{settings}\n")
-        result = mine.runpytest(*LOADED, *MINE, *options, "-k", "trl-float64", "-W", "default")
+        result = mine.runpytest(*LOADED, *MINE, *options, "-k", "trl-float32 and not solved", "-W", "default")
         outcomes = result.parseoutcomes()
         assert ("failed" in outcomes, "warnings" in outcomes or "warning" in outcomes) == (fails, not fails)
         assert ("GradeWarning: fragile: mine · " in result.stdout.str()) == (not fails)

@@ -113,7 +113,7 @@ def _cases(loss: str) -> Iterator[Case]:
         for dtype in DTYPES:
             yield _case(loss, last, "unrelated", dtype, level="hardening", spread=generators.FAR)
     if loss in SHARED:
-        yield _case(loss, SHARED[loss], "shared-prompt", shared=True, quick=True)
+        yield _case(loss, SHARED[loss], "shared-prompt", shared=True, quick=loss in CANCELS)
     if loss == "orpo":
         for dtype in DTYPES:
             yield _case(loss, first, "all-tokens", dtype, all_tokens=True, quick=True)
