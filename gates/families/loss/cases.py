@@ -306,7 +306,7 @@ def _kl_cases(algorithm: str) -> Iterator[Case]:
 
 PRECISE: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (  # name, keywords of the batch, changes of the loss
     ("near", {}, {}),
-    ("far", {"spread": 20.0}, {}),  # at |D| = 20 the rounding of D alone is 8 units
+    ("far", {"spread": 20.0}, {}),  # at |D| = 19 the rounding of D alone is 8 units
     ("kl", {}, {"beta": 0.3, "kl_ratio": "token"}),
     ("k2-far", {"spread": 2.0}, {"beta": 0.3, "kl_ratio": "sequence", "kl_estimator": "k2"}),
 )
@@ -324,6 +324,8 @@ def precise_cases() -> Iterator[Case]:
             continue
         # A product of 48 ratios must fit float32.
         spread = {"spread": 1.0} if row.ratio_level == "seq_sum" and data else data
+        if row.mean_ratio and name == "far":
+            spread = {"spread": 12.0}  # a row's mean stays below the 10 nats at which a library cuts it
         yield case(
             row.name,
             f"{row.name}-{name}-{dtype}",

@@ -122,7 +122,9 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "kto_loss": {"dtype": ("float32", "float64")},
     "selective_log_softmax": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
     "selective_log_softmax_backward": {"dtype": ("float32", "float64"), "ids_per_position": ("one", "several")},
-    "loss_from_logits": {"algorithm": ALGORITHMS},
+    "loss_from_logits": {
+        "algorithm": tuple(name for name in WHOLE_STEP if name != "rloo")
+    },  # by GRPOTrainer, one batch
     "pack_sequences": {
         "strategy": ("best-fit-decreasing", "wrapped"),
         "over_long": ("error", "truncate", "split"),  # error: cases without longer sequences
