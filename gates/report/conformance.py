@@ -122,8 +122,13 @@ def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     yield ""
     yield _row(["op", *(f"{library.header.peer} {library.header.version}" for library in libraries)])
     yield _row(["---"] * (len(names) + 1))
+    alike: dict[tuple[str, ...], list[str]] = {}
     for op in sorted({op for _, op in cells}):
-        yield _row([f"`{op}`", *("; ".join(cells[name, op]) or ABSENT for name in names)])
+        alike.setdefault((op.partition("[")[0], *("; ".join(cells[name, op]) or ABSENT for name in names)), []).append(
+            op
+        )
+    for (_, *grades), ops in alike.items():
+        yield _row([", ".join(f"`{op}`" for op in ops), *grades])
     yield ""
     yield from _apart(libraries)
     yield from _listed("Not the default", ((lib.header.peer, chosen) for lib in libraries for chosen in _chosen(lib)))
