@@ -74,6 +74,9 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "eps_mode": ("add", None),
         "baseline": ("mean", "leave-one-out"),
     },
+    "gae": {
+        "rows": ("mask", "all", "lengths", "flat")
+    },  # holes keep the trace of the tokens around; its losses mask them
     "token_kl": {"kl_ratio": ("none",), "kl_clamp": (None, 10.0), "reduction": ("none", "sum", "mean")},
     "importance_weights": {"correction": ("tis", "mis"), "level": ("token", "seq_sum")},
     "selective_log_softmax": SCORES,
