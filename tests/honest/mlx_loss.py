@@ -188,5 +188,5 @@ CONVENTIONS = {  # mx.exp of float64 has the error of float32 (MLX 0.32)
         "kl_clamp": (None, 10.0),
     },
     "loss_of_completions": {"algorithm": ALGORITHMS},
-    "loss_from_logits": {"algorithm": ALGORITHMS},
+    "loss_from_logits": {"algorithm": tuple(name for name in ALGORITHMS if name != "gspo-token")},  # GSPO by rows
 }
