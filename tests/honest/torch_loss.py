@@ -264,4 +264,5 @@ ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "rloo
 CONVENTIONS = {
     "policy_loss": {"algorithm": ALGORITHMS, "clipped": (False, True), "kl_clamp": (None, 10.0)},
     "loss_of_completions": {"algorithm": ALGORITHMS},
+    "loss_from_logits": {"algorithm": tuple(name for name in ALGORITHMS if name != "gspo-token")},  # GSPO by rows
 }
