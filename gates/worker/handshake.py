@@ -47,7 +47,7 @@ def _named(arguments: list[str] | tuple[()] | None) -> tuple[str, ...] | None:
 
 def _implied(conventions: Mapping[str, Any], arguments: list[str] | None) -> tuple[str, ...]:
     """Return the conventions of which one choice is declared and for which the function has no argument."""
-    single = [name for name, choices in conventions.items() if len({*choices} - {None}) <= 1 <= len(choices)]
+    single = [name for name, choices in conventions.items() if choices and sum(c is not None for c in choices) <= 1]
     if not arguments:  # it takes any, or nothing is known of them
         return () if arguments is None else tuple(axis for axis in AXES if axis in single)
     return tuple(name for name in single if name not in arguments)
