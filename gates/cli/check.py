@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from gates.cli import engines, seeds, time_limits
+from gates.cli import completion, engines, seeds, time_limits
 from gates.config.format_names import CheckFormat, FailOn
 from gates.errors import EXIT_CODES
 
 EXAMPLES = f"""Examples:
 
-gates check --quick · gates check kl loss.grpo · gates check rollout --full · gates check --subject ./mine.py ·
+gates check · gates check mine.py · gates check mine.py kl loss.grpo · gates check mine.py -k 'dapo and not float16' ·
+gates check mine.py --watch · gates check --quick · gates check --subject numpy rollout --full ·
 gates check rollout --model ./Qwen3-0.6B-4bit · gates check --subject mlxrl --require mlxrl ·
 gates check --format junit > gates.xml · gates check --subject ./jitted.py --time-limit 120
 
@@ -24,13 +25,31 @@ def check(
     select: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SELECT]...",
-            help="Gates: ids, prefixes (kl, loss.gr) or globs (*.matches-definition). Default: all.",
+            metavar="[SELECT|FILE.py]...",
+            autocompletion=completion.gates,
+            help="Gates: ids, prefixes (kl, loss.gr) or globs (*.matches-definition); files are subjects. Default: all gates.",
         ),
     ] = None,
     subject: Annotated[
-        list[str] | None, typer.Option("--subject", metavar="NAME|FILE", help="Who is judged; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--subject",
+            metavar="NAME|FILE",
+            autocompletion=completion.subjects,
+            help="Who is judged; may be repeated. Default: subjects in [tool.gates], else the files *_gates.py here and below.",
+        ),
     ] = None,
+    keyword: Annotated[
+        str | None,
+        typer.Option(
+            "-k",
+            metavar="EXPRESSION",
+            help="Cases whose names match, as in pytest: 'dapo and not (float16 or holes)'.",
+        ),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Judge again whenever a file in the folder of a subject changes.")
+    ] = False,
     model: Annotated[
         str | None, typer.Option(metavar="M", help="A model folder or Hugging Face id in place of the tiny model.")
     ] = None,
@@ -154,5 +173,7 @@ def check(
         fail_on=fail_on,
         strict=strict,
         verbose=verbose,
+        keyword=keyword,
+        watch=watch,
     )
     raise typer.Exit(check_run.conduct(arguments))

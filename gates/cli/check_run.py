@@ -11,7 +11,7 @@ from typing import Literal
 
 import typer
 
-from gates.cli import engines, output, project, seeds, setup
+from gates.cli import engines, expression, output, project, seeds, setup, watching
 from gates.cli.counterexamples import Failures
 from gates.cli.diagnoses import WrongOps
 from gates.config.format_names import CheckFormat
@@ -20,6 +20,7 @@ from gates.errors import FaultError
 from gates.model import DEFAULT, STRICT, ConfigurationError, Grade
 from gates.registry import Registry
 from gates.report.text import Screen
+from gates.results.escape import one_line
 from gates.results.jsonl import Results, Writer
 from gates.results.records import HeaderRecord
 from gates.run import resume as resuming
@@ -59,6 +60,8 @@ class Arguments:
     fail_on: Grade | None = None
     strict: bool = False
     verbose: bool = False  # a line for each verdict
+    keyword: str | None = None  # an expression over the names of cases
+    watch: bool = False  # judge again when a file of a subject's folder changes
 
     def __post_init__(self) -> None:
         """Refuse options that exclude each other."""
@@ -68,6 +71,8 @@ class Arguments:
             raise ConfigurationError("--quick and --full exclude each other")
         if self.resume and (self.out or self.record):
             raise ConfigurationError("--resume continues its own file; leave out --out and --record")
+        if self.watch and (self.resume or self.record or self.shard):
+            raise ConfigurationError("--watch judges again and again; leave out --resume, --record and --shard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +93,16 @@ class Run:
 
 def conduct(arguments: Arguments) -> int:
     """Judge the chosen gates and subjects, print the results, and return the exit code."""
-    run = _prepare(arguments)
+    return watching.rounds(lambda: _prepare(arguments), _conduct) if arguments.watch else _conduct(_prepare(arguments))
+
+
+def _conduct(run: Run) -> int:
+    arguments = run.arguments
     if isinstance(run.options.seed, seeds.Drawn):
         repeat = shlex.join(["gates", *run.header.command])
         typer.echo(f"seed {run.options.seed} was drawn; the same again: {repeat}", err=True)
     mutants = (run.resumed.earlier.header if run.resumed else run.header).mutants
+    _say_who(run)
     screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on, mutants=mutants)
     if run.resumed:
         screen.verdicts.extend(run.resumed.verdicts)
@@ -124,6 +134,13 @@ def conduct(arguments: Arguments) -> int:
     return tally.exit_code()
 
 
+def _say_who(run: Run) -> None:
+    """Say who is judged where nobody on the command line named them."""
+    if run.request.where:
+        names = ", ".join(subject.name for subject in run.request.subjects)
+        typer.echo(one_line(f"judging {names} ({run.request.where})"), err=True)
+
+
 def _prepare(arguments: Arguments) -> Run:
     """Resolve subjects, gates and options, and open the results file; every mistake of the user is reported here."""
     registry = setup.registry()
@@ -145,13 +162,13 @@ def _prepare(arguments: Arguments) -> Run:
     before = output.since(arguments.baseline, form)
     setup.batch_scheduling()
     options = _options(arguments, settings)
-    planned = plan(request.gates, subjects, quick=arguments.quick, model=options.model)
+    planned = _selected(plan(request.gates, subjects, quick=arguments.quick, model=options.model), arguments.keyword)
     if arguments.quick and not any(case.quick for gate in request.gates for case in gate.cases):
         raise ConfigurationError(
             "--quick: none of the chosen gates has a quick case; leave out --quick or choose others"
         )
     shard = Shard.parse(arguments.shard)
-    request.waivers.partial = shard.count > 1
+    request.waivers.partial = shard.count > 1 or arguments.keyword is not None
     cases = shard.take(planned)
     header = session.header(
         RunInfo(
@@ -172,6 +189,17 @@ def _prepare(arguments: Arguments) -> Run:
     resumed = resuming.resume(arguments.resume, header, cases) if arguments.resume else None
     writer = resumed.writer if resumed else _new_file(arguments, settings)
     return Run(arguments, registry, request, form, before, options, cases, header, writer, resumed)
+
+
+def _selected(cases: list[PlannedCase], keyword: str | None) -> list[PlannedCase]:
+    """Return the cases that `-k` selects by gate, subject, case and ops."""
+    if keyword is None:
+        return cases
+    matches = expression.parse(keyword)
+    selected = [case for case in cases if matches(" ".join((*case.names, *(op.name for op in case.gate.ops))))]
+    if not selected:
+        raise ConfigurationError(f"-k {keyword!r}: matches none of {len(cases):,} cases; `-v` prints their names")
+    return selected
 
 
 def _options(arguments: Arguments, settings: Settings) -> Options:

@@ -6,13 +6,20 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import completion
+
 EXAMPLES = """Examples:
 
 gates explain kl.k3.matches-definition · gates explain rollout --json"""
 
 
 def explain(
-    gate: Annotated[str, typer.Argument(metavar="GATE", help="A gate's id, or a prefix or glob of several.")],
+    gate: Annotated[
+        str,
+        typer.Argument(
+            metavar="GATE", autocompletion=completion.gates, help="A gate's id, or a prefix or glob of several."
+        ),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print a gate's question, formula, source, limits with their reasons, cases, mutants, file and line."""

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import completion
+
 EXAMPLES = """Examples:
 
 gates list · gates list rollout · gates list --json"""
@@ -13,7 +15,10 @@ gates list · gates list rollout · gates list --json"""
 
 def list_(
     select: Annotated[
-        list[str] | None, typer.Argument(metavar="[SELECT]...", help="Gates: ids, prefixes or globs. Default: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[SELECT]...", autocompletion=completion.gates, help="Gates: ids, prefixes or globs. Default: all."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import completion
+
 EXAMPLES = """Examples:
 
 gates ops · gates ops token_kl · gates ops policy_loss --json"""
 
 
 def ops(
-    op: Annotated[str | None, typer.Argument(metavar="[OP]", help="One op in full. Default: a line for each.")] = None,
+    op: Annotated[
+        str | None,
+        typer.Argument(metavar="[OP]", autocompletion=completion.ops, help="One op in full. Default: a line for each."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the ops that gates call: inputs, outputs, conventions, formula, source."""

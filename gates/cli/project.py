@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """The user's choices; empty or None where the project's settings apply."""
+    """The user's choices; empty or None where the project's settings apply. `select` may hold files, which are subjects."""
 
     select: Sequence[str] = ()
     subject: Sequence[str] = ()
@@ -38,6 +38,7 @@ class Request:
     settings: Settings
     gates: tuple[Gate, ...]
     subjects: list[Subject]
+    where: str  # where the subjects come from, if nobody named them; "" if somebody did
     requirements: tuple[Requirement, ...]
     waivers: Waivers
 
@@ -53,10 +54,13 @@ def request(registry: Registry, line: CommandLine, today: date | None = None) ->
     folder = root(Path.cwd())
     settings = read(folder)
     program = setup.interpreter(line.python or settings.python)
+    files, patterns = selection.apart(line.select)
     all_gates = selection.chosen(registry, settings.select)
-    gates = selection.chosen(registry, line.select) if line.select else all_gates
-    all_subjects = catalogue.choose(registry, tuple(settings.subjects), program, variants=line.full)
-    subjects = catalogue.choose(registry, tuple(line.subject), program) if line.subject else all_subjects
+    gates = selection.chosen(registry, patterns) if patterns else all_gates
+    named = (*line.subject, *files)
+    by_default, where = _by_default(settings, folder, named)
+    all_subjects = catalogue.choose(registry, by_default, program, variants=line.full)
+    subjects = catalogue.choose(registry, named, program) if named else all_subjects
     names = [subject.name for subject in subjects]
     if line.require:
         requirements = _requirements(line, registry, gates, subjects)
@@ -65,7 +69,19 @@ def request(registry: Registry, line: CommandLine, today: date | None = None) ->
         requirements = [Requirement.parse(text, names) for text in _of_project(settings, registry, names, known)]
     extent = Extent.of(all_gates, gates, all_subjects, subjects, registry.subjects, quick=line.quick)
     waivers = _waivers(folder, settings, line.waivers, extent, today or datetime.now(UTC).date())
-    return Request(settings, gates, subjects, tuple(requirements), waivers)
+    return Request(settings, gates, subjects, where, tuple(requirements), waivers)
+
+
+def _by_default(settings: Settings, folder: Path, named: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return who is judged where the command line names nobody, and where they come from; () are Gates' own subjects."""
+    from gates.config import finding
+
+    if settings.subjects:
+        return tuple(settings.subjects), "" if named else f"named in {folder / 'pyproject.toml'}"
+    if named:
+        return (), ""
+    files = finding.subjects_here(Path.cwd(), folder)
+    return files, f"found in {Path.cwd()}" if files else "Gates' own subjects, in its checkout"
 
 
 def _requirements(

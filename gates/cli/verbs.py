@@ -10,6 +10,7 @@ from gates.cli import (
     bench,
     calibrate,
     check,
+    doctor,
     explain,
     identify,
     init,
@@ -32,7 +33,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("check", cls=Verb, epilog=check.EXAMPLES)(check.check)
@@ -47,6 +48,7 @@ app.command("prove", cls=Verb, epilog=prove.EXAMPLES)(prove.prove)
 app.command("calibrate", cls=Verb, epilog=calibrate.EXAMPLES)(calibrate.calibrate)
 app.command("report", cls=Verb, epilog=report.EXAMPLES)(report.report)
 app.command("replay", cls=Verb, epilog=replay.EXAMPLES)(replay.replay)
+app.command("doctor", cls=Verb, epilog=doctor.EXAMPLES)(doctor.doctor)
 app.command("merge", cls=Verb, epilog=merge.EXAMPLES)(merge.merge)
 app.add_typer(bench.app, name="bench")
 app.add_typer(peers.app, name="peers")

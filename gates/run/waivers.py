@@ -81,7 +81,7 @@ class Waivers:
 
     entries: Sequence[WaiverRecord] = ()
     today: date = date.max
-    partial: bool = False  # a shard: only `gates merge` can tell whether its waivers are needed
+    partial: bool = False  # a shard or a choice of cases, which cannot tell whether its waivers are needed
     met: list[Counter[Status]] = field(init=False)
     gates: set[str] = field(default_factory=set)
     subjects: set[str] = field(default_factory=set)
