@@ -69,13 +69,31 @@ class TestScheduling:
         (["check", "--model", "nobody/no-such-model"], "is not in the Hugging Face cache"),
         (["check", "--jobs", "1000"], "--jobs"),
         (["check", "--require", "mlxrl"], "'mlxrl' is not in this run"),
-        (["check", "philox", "--require", "numpy:philx"], "no gate matches 'philx'; did you mean philox"),
-        (["check", "philox", "--require", "numpy:kl"], "judges nothing of that subject and those gates"),
         (
-            ["check", "preference.cpo.matches-definition", "--require", "rlkernels"],
+            ["check", "--subject", "numpy", "philox", "--require", "numpy:philx"],
+            "no gate matches 'philx'; did you mean philox",
+        ),
+        (
+            ["check", "--subject", "numpy", "philox", "--require", "numpy:kl"],
+            "judges nothing of that subject and those gates",
+        ),
+        (
+            [
+                "check",
+                "preference.cpo.matches-definition",
+                "--subject",
+                "numpy",
+                "--subject",
+                "rlkernels",
+                "--require",
+                "rlkernels",
+            ],
             "--require rlkernels: this run judges nothing of that subject",
         ),
-        (["check", "--require", "numpy:klx"], "--require numpy:klx: no gate matches 'klx'; did you mean kl?"),
+        (
+            ["check", "--subject", "numpy", "--require", "numpy:klx"],
+            "--require numpy:klx: no gate matches 'klx'; did you mean kl?",
+        ),
         (["check", "--python", "/no/python", "--subject", "./x.py"], "there is no such program"),
         (["check", "--out", "/proc/nowhere"], "cannot write results"),
         (["check", "--out", "x", "--record"], "give one of them"),
@@ -107,6 +125,7 @@ class TestScheduling:
 )
 def test_a_usage_error_is_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
     """No traceback, exit code 2, and what to do."""
+    (tmp_path / "mine_gates.py").write_text(RIGHT)  # found by a check that names nobody
     done = here(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert message in " ".join(done.stderr.split())
