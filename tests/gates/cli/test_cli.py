@@ -78,19 +78,6 @@ class TestScheduling:
             "judges nothing of that subject and those gates",
         ),
         (
-            [
-                "check",
-                "preference.cpo.matches-definition",
-                "--subject",
-                "numpy",
-                "--subject",
-                "rlkernels",
-                "--require",
-                "rlkernels",
-            ],
-            "--require rlkernels: this run judges nothing of that subject",
-        ),
-        (
             ["check", "--subject", "numpy", "--require", "numpy:klx"],
             "--require numpy:klx: no gate matches 'klx'; did you mean kl?",
         ),
@@ -130,6 +117,13 @@ def test_a_usage_error_is_one_sentence(tmp_path: Path, arguments: list[str], mes
     assert done.returncode == 2, done.stderr
     assert message in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_a_requirement_without_an_effect_is_refused() -> None:
+    """A default subject gets the cases of its own ops, so that this one is judged by no gate of preferences."""
+    done = here("check", "preference.cpo.matches-definition", "--require", "rlkernels", cwd=ROOT)
+    assert done.returncode == 2, done.stderr
+    assert "--require rlkernels: this run judges nothing of that subject" in done.stderr
 
 
 class TestCheck:
