@@ -1,8 +1,8 @@
 # Every target sets up what it needs; `make help` lists them. PYTHON=/path/to/python chooses the interpreter.
 #
 # Stamps in .venv/ keep set-up from running again: packages follow constraints.txt, the extension follows the Rust
-# sources, pyproject.toml and constraints.txt (which pins pip too: maturin asks it for --group, new in 25.1). gates/ and
-# reference/ are imported from the checkout.
+# sources and constraints.txt (which pins pip too: maturin asks it for --group, new in 25.1). gates/ and
+# reference/gates_reference/ are imported from the checkout.
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 PYTHON ?=
@@ -84,7 +84,7 @@ record: setup ## check, judge the peers, prove in full, time, calibrate, and rec
 	@$(CALIBRATE) --only models --seeds-up-to 100 --block 10 --record
 	@$(MAKE) report
 
-setup: .venv/extension.stamp
+setup: .venv/gates.stamp .venv/extension.stamp
 
 # For set-up only: the environments of peers and of asv have pins of their own.
 %.stamp: export PIP_CONSTRAINT := constraints.txt
@@ -97,7 +97,11 @@ setup: .venv/extension.stamp
 	@$(BIN)/python tools/install_packages.py
 	@touch $@
 
-.venv/extension.stamp: .venv/packages.stamp pyproject.toml $(RUST)
+.venv/gates.stamp: .venv/packages.stamp pyproject.toml
+	@$(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/extension.stamp: .venv/packages.stamp $(RUST)
 	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust 1.89 or newer (rustup, or your system's rustc and cargo packages) and try again." >&2; exit 2; }
 	@env -u CONDA_PREFIX VIRTUAL_ENV="$(CURDIR)/.venv" $(BIN)/maturin develop --quiet --release --locked --manifest-path rust/rlkernels-python/Cargo.toml
 	@$(BIN)/python -m pip check

@@ -10,7 +10,7 @@ import rlkernels
 from benches import limits, timing
 from benches.calls import CALLS
 from gates import registry
-from reference.kernels import KERNELS
+from gates_reference.kernels import KERNELS
 
 NEAR = 1e-5  # of the largest value, for ops without a limit in limits.py, which the gates judge strictly
 

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 
-MODULES = ("rlkernels", "gates.cli.verbs", "gates.run.session", "reference.trainer.loop.run")
+MODULES = ("rlkernels", "gates.cli.verbs", "gates.run.session", "gates_reference.trainer.loop.run")
 IMPORTS = 5
 CHECK_LIMIT_S = 300.0
 

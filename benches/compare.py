@@ -97,7 +97,9 @@ def _make(sha, site):
         command = [sys.executable, "-m", "maturin", "build", "--quiet", "--release", "--locked", "--strip"]
         command += ["--compatibility", "off", "--interpreter", sys.executable, "--out", str(wheels)]
         environment = {**os.environ, "CARGO_TARGET_DIR": str(BUILDS / "target")}
-        done = subprocess.run(command, cwd=source, env=environment, capture_output=True, text=True, check=False)
+        kernels = source / "rust" / "rlkernels-python"
+        folder = kernels if (kernels / "pyproject.toml").is_file() else source  # before rlkernels was a distribution
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompareError(f"{sha[:8]} does not build: {done.stderr.strip()[-600:]}")
         part = site.with_suffix(".part")

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from gates.families.sampling.cases import OFF
-from reference.oracle import advantages, filters, kl, logprobs, losses, packing
+from gates_reference.oracle import advantages, filters, kl, logprobs, losses, packing
 
 from . import workloads
 from .timing import ACCURACY, Evidence, K, U, within

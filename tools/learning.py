@@ -4,7 +4,7 @@
     .venv/bin/python tools/learning.py --only grpo --seeds 0    # one curve
     .venv/bin/python tools/learning.py --render                 # only the picture, from the record
 
-The start is a tiny model warmed up by supervised steps on sums (`reference.trainer.warmup`). Every few steps, fresh samples of
+The start is a tiny model warmed up by supervised steps on sums (`gates_reference.trainer.warmup`). Every few steps, fresh samples of
 every problem are scored. A line is one curve: the measured numbers at each `step`, seconds of training, the
 configuration, and the commit. DPO and Online DPO have no reward to raise but a margin, see `learning_pairs.py`.
 The controls are GRPO with the rewards of each step shuffled among its completions, and DPO with labels shuffled among the
@@ -32,14 +32,14 @@ import numpy as np
 import rlkernels
 from gates.results.atomic_write import write_whole
 from gates.results.machine import commit, cpu
-from reference.trainer import model as models
-from reference.trainer import warmup
-from reference.trainer.algorithms import registry
-from reference.trainer.config import algorithm, read
-from reference.trainer.loop import evaluate, prepare
-from reference.trainer.loop import run as loop_run
-from reference.trainer.metrics.callbacks import Callback
-from reference.trainer.rewards import numbers
+from gates_reference.trainer import model as models
+from gates_reference.trainer import warmup
+from gates_reference.trainer.algorithms import registry
+from gates_reference.trainer.config import algorithm, read
+from gates_reference.trainer.loop import evaluate, prepare
+from gates_reference.trainer.loop import run as loop_run
+from gates_reference.trainer.metrics.callbacks import Callback
+from gates_reference.trainer.rewards import numbers
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "results" / "learning" / "curves.jsonl"

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from reference.sums import Sum
-from reference.trainer import model as models
-from reference.trainer.config import read
-from reference.trainer.loop import evaluate, prepare
+from gates_reference.sums import Sum
+from gates_reference.trainer import model as models
+from gates_reference.trainer.config import read
+from gates_reference.trainer.loop import evaluate, prepare
 
 CONTROL = "dpo, labels shuffled"
 NAMES = ("dpo", "online_dpo", CONTROL)

@@ -34,8 +34,8 @@ PATHS = {
 def tried(family: str) -> dict[str, Any]:
     """Return the trainer's results with a tiny model of the family, in this process."""
     from gates.subjects.mlx_trainer import subject  # noqa: PLC0415
-    from reference.trainer import model as models  # noqa: PLC0415
-    from reference.trainer import smoke  # noqa: PLC0415
+    from gates_reference.trainer import model as models  # noqa: PLC0415
+    from gates_reference.trainer import smoke  # noqa: PLC0415
 
     model = {"family": family}
     try:
@@ -145,7 +145,7 @@ def main() -> None:
         print(json.dumps(tried(sys.argv[1]), sort_keys=True))
         return
     from gates.results.atomic_write import write_whole  # noqa: PLC0415 - after `proofs`, which finds the checkout
-    from reference import tiny_mlx_lm  # noqa: PLC0415 - as above
+    from gates_reference import tiny_mlx_lm  # noqa: PLC0415 - as above
 
     versions = {name: importlib.metadata.version(name) for name in ("mlx", "mlx-lm", "transformers")}
     lines: list[dict[str, Any]] = [{**proofs.circumstances(), "versions": versions}]

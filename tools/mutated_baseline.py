@@ -28,7 +28,7 @@ from gates.run.plan import Options, PlannedCase
 from gates.subjects import numpy_baseline
 from gates.worker import worker
 from gates.worker.process import Hello
-from reference.oracle import sampling as oracle
+from gates_reference.oracle import sampling as oracle
 
 FOLDER = Path(numpy_baseline.__file__).parent
 MODULES = (  # in the order of imports

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from reference import tiny
+from gates_reference import tiny
 
 SOURCE: Final = Path(__file__).with_suffix(".c")
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from benches.trainers.workloads import SETTINGS, STEPS_OF_PROMPTS, Shape, Workload
-from reference import tiny, tiny_tokenizer
+from gates_reference import tiny, tiny_tokenizer
 
 VERSION: Final = 1
 """Part of the folder's name; raise it when the same workload gives other bytes."""
@@ -176,7 +176,7 @@ def prompts(folder: Path, workload: Workload) -> list[str]:
     """Return texts for `STEPS_OF_PROMPTS` steps in order, each of exactly the workload's number of tokens."""
     from tokenizers import Tokenizer
 
-    from reference import sums
+    from gates_reference import sums
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     wanted = workload.prompts * STEPS_OF_PROMPTS

@@ -45,7 +45,7 @@ def measure(workload: str, steps: int, shape: str = "tiny", warmup: int = 2, thr
     Returns:
         `rollout_tokens_per_s`, `step_s`, `gradient_s` and `peak_memory_bytes`.
     """
-    from reference.trainer import rollout
+    from gates_reference.trainer import rollout
 
     measured, on = Pass(), WORKLOADS[workload].on(SHAPES[shape])
     plain = rollout.run

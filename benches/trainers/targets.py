@@ -55,7 +55,9 @@ class Target:
 TARGETS: Final[Mapping[str, Target]] = {
     t.name: t
     for t in (
-        Target(REFERENCE, "", "reference.py", "reference.trainer.loop.run.train, as gates trainer train calls it"),
+        Target(
+            REFERENCE, "", "reference.py", "gates_reference.trainer.loop.run.train, as gates trainer train calls it"
+        ),
         Target(
             "mlxrl",
             "mlxrl",

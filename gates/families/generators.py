@@ -8,7 +8,7 @@ from importlib import import_module
 
 from gates.families.valid import Generator
 from gates.registry import load
-from reference.kernels import KERNELS
+from gates_reference.kernels import KERNELS
 
 FAMILIES = ("advantages", "kl", "logprobs", "loss", "packing", "philox", "preference", "ratio", "sampling")
 

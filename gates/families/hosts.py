@@ -7,7 +7,11 @@ from functools import partial
 from gates.model import Level, Mutant
 from gates.registry import REGISTRY
 
-HOSTS = {"numpy": "gates.subjects.numpy_baseline", "reference": "reference.trainer", "rlkernels": "gates.subjects"}
+HOSTS = {
+    "numpy": "gates.subjects.numpy_baseline",
+    "reference": "gates_reference.trainer",
+    "rlkernels": "gates.subjects",
+}
 
 
 def mutant(  # noqa: PLR0913  one keyword for each fact in the catalogue of mutants

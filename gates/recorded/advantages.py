@@ -16,7 +16,7 @@ from gates.recorded.finding import Compared, Finding
 from gates.recorded.loss import by_row
 from gates.recorded.settings import ADVANTAGES
 from gates.recorded.step import Step
-from reference.oracle import advantages as oracle
+from gates_reference.oracle import advantages as oracle
 
 QUANTITY = "group_advantages"
 LIBRARIES = {  # docs/definitions.md, "Presets"

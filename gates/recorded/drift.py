@@ -8,7 +8,7 @@ import numpy as np
 
 from gates.recorded.finding import Finding
 from gates.recorded.step import Step
-from reference.oracle.statistics import measured
+from gates_reference.oracle.statistics import measured
 
 QUANTITY = "sampler drift"
 EXACT, QUANTISED = 1e-3, 0.05  # nats: largest |D| between float32 code paths, and with 8-bit caches (0.028)

@@ -13,7 +13,7 @@ from gates.model import Array
 from gates.recorded.finding import Total, bounded
 from gates.recorded.settings import Settings
 from gates.recorded.step import Piece, Step
-from reference.oracle.aggregation import row_weights
+from gates_reference.oracle.aggregation import row_weights
 
 CONSTANTS = ("max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step")
 

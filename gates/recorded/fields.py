@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reference.algorithms import ALGORITHMS, AXES, listed
-from reference.oracle.advantages import BASELINES, EPS_MODES, SCALES
-from reference.oracle.aggregation import DAPO_DENOMINATORS
-from reference.oracle.definitions.kl import ESTIMATORS
-from reference.oracle.loss_terms import CISPO_BOUNDS, KL_RATIOS
-from reference.oracle.ratio import CORRECTIONS
+from gates_reference.algorithms import ALGORITHMS, AXES, listed
+from gates_reference.oracle.advantages import BASELINES, EPS_MODES, SCALES
+from gates_reference.oracle.aggregation import DAPO_DENOMINATORS
+from gates_reference.oracle.definitions.kl import ESTIMATORS
+from gates_reference.oracle.loss_terms import CISPO_BOUNDS, KL_RATIOS
+from gates_reference.oracle.ratio import CORRECTIONS
 
 VERSION = "1"
 KEY = "recorded_step"  # metadata key of the format version

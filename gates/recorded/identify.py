@@ -11,7 +11,7 @@ from gates.recorded.finding import DECISIVE, Finding
 from gates.recorded.loss import LossErrors, compare, plausible
 from gates.recorded.settings import Settings
 from gates.recorded.step import Step
-from reference.algorithms import ALGORITHMS, AXES
+from gates_reference.algorithms import ALGORITHMS, AXES
 
 QUANTITY = "policy_loss"
 FIRST = 2048  # slots of the piece that rejects most candidates before the whole step is compared

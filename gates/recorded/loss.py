@@ -16,7 +16,7 @@ from gates.recorded.extras import Extras
 from gates.recorded.finding import Compared, Total
 from gates.recorded.settings import Settings, of_loss
 from gates.recorded.step import AT_ONCE, Piece, Step
-from reference.oracle import losses, ratio
+from gates_reference.oracle import losses, ratio
 
 ROUGH = 0.05  # of the terms of a gradient: far beyond its limits, where the clip is decided
 ROUGH_LOSS = 0.01  # of the sum of |terms| of a loss

@@ -18,7 +18,7 @@ from gates.recorded.fields import METRIC, METRICS
 from gates.recorded.finding import Compared, Finding, Status, Total, bounded
 from gates.recorded.loss import dtype_of
 from gates.recorded.step import Piece, Step
-from reference.oracle import kl, ratio
+from gates_reference.oracle import kl, ratio
 
 ARRAYS = ("policy", "old", "reference", "advantages", "entropy")
 SHARES = {  # shares of tokens beyond a bound: (side, sign of A at which the clip acts; 0: any)

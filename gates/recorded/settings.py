@@ -10,7 +10,7 @@ from gates.families.loss.program import row_of
 from gates.model import ConfigurationError
 from gates.nearest import hint
 from gates.recorded.fields import IGNORED, KEY, SETTINGS, VERSION
-from reference.algorithms import AXES
+from gates_reference.algorithms import AXES
 
 Settings = Mapping[str, Any]
 ADVANTAGES = ("scale", "ddof", "eps", "eps_mode", "baseline")

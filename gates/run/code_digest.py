@@ -12,7 +12,7 @@ from pathlib import Path
 from gates.model import Gate
 from gates.run.judge import judge
 
-FIRST_PARTY = ("gates.", "reference.oracle")
+FIRST_PARTY = ("gates.", "gates_reference.oracle")
 
 
 def codes(gates: Iterable[Gate]) -> dict[str, str]:

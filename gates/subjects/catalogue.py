@@ -14,7 +14,7 @@ from gates.nearest import hint, nearest
 from gates.registry import Registry
 from gates.results import machine
 from gates.subjects.peers import environments
-from reference import kernels
+from gates_reference import kernels
 
 KERNELS = tuple(kernels.KERNELS)
 PREFERENCE = ("preference_loss", "prefer", "best_of_n")

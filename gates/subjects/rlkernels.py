@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import rlkernels
-from reference.algorithms import ALGORITHMS
-from reference.kernels import KERNELS
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.kernels import KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -55,7 +55,7 @@ SCARCE = (  # messages of exceptions for scarce resources; the last is from reso
     "not allowed to raise maximum limit",
 )
 PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
-OURS = ("gates", "reference")  # packages of Gates
+OURS = ("gates", "gates_reference")  # packages of Gates
 
 # ---------------------------------------------------------------- pipes
 

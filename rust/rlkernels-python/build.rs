@@ -1,4 +1,4 @@
-//! Lays the type stub where maturin collects it, and hands facts of the build to `build_info`.
+//! Lays the Python modules where maturin collects them, and hands docstrings and facts of the build to the extension.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,9 +6,6 @@ use std::{env, fs, io};
 
 fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR for build scripts"));
-    // The package's `__init__.py` is written by maturin, hence the stub of the package, not of the extension in it.
-    fs::copy("rlkernels.pyi", out.join("__init__.pyi"))?;
-    fs::write(out.join("py.typed"), "")?;
     copy_modules(&out)?;
     write_docstrings(&out)?;
     println!("cargo::rerun-if-changed=rlkernels.pyi");

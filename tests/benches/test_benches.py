@@ -16,7 +16,7 @@ import pytest
 import benches
 import rlkernels
 from benches import against, calls, checked, commands, kernels, overhead, workloads
-from reference.kernels import KERNELS
+from gates_reference.kernels import KERNELS
 
 ROOT = Path(__file__).parents[2]
 #: Recorded when the inputs were made: first reward of 16x4, first policy and reference log-probability of 1x128.

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 @cache
 def graph() -> grimp.ImportGraph:
     """Return the import graph of gates and reference, including imports inside functions and for type checkers."""
-    return grimp.build_graph("gates", "reference", include_external_packages=True, cache_dir=None)
+    return grimp.build_graph("gates", "gates_reference", include_external_packages=True, cache_dir=None)
 
 
 def circles() -> set[frozenset[str]]:

@@ -13,21 +13,21 @@ from gates.registry import load
 from gates.subjects import rlkernels as kernels
 from gates.subjects.mlx_trainer import loss as trainer
 from gates.subjects.numpy_baseline import loss as baseline
-from reference.algorithms import ALGORITHMS, PREFERENCES, Algorithm
-from reference.oracle import losses as oracle
-from reference.trainer.algorithms import registry
+from gates_reference.algorithms import ALGORITHMS, PREFERENCES, Algorithm
+from gates_reference.oracle import losses as oracle
+from gates_reference.trainer.algorithms import registry
 
 pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = "reference/algorithms.py"
+TABLE = "reference/gates_reference/algorithms.py"
 CONVENTION = "rust/rlkernels/src/policy_loss/algorithm.rs"
 DEFINITIONS = "docs/definitions.md"
 POLICY = np.log(np.array([[0.5, 0.25], [0.125, 0.5]]))
 NONE = dict.fromkeys(("epsilon_low", "epsilon_high", "delta", "max_length", "micro_batches", "dapo_denominator"))
 Loss = Callable[..., Any]
 LOSSES: dict[str, Loss] = {
-    "reference/oracle/definitions/losses.py": oracle.policy_loss,
+    "reference/gates_reference/oracle/definitions/losses.py": oracle.policy_loss,
     "gates/subjects/numpy_baseline/loss.py": baseline.policy_loss,
     CONVENTION: kernels.policy_loss,
 }
@@ -88,7 +88,7 @@ class TestPolicyLosses:
     def test_the_trainer_has_the_row_s_properties(self, one: Algorithm) -> None:
         """By row or token, the default aggregation, and the name of the class."""
         kind, settings = registry.ALGORITHMS[one.name]
-        file = f"reference/trainer/algorithms/{one.name.replace('++', '_pp').replace('-', '_')}.py"
+        file = f"reference/gates_reference/trainer/algorithms/{one.name.replace('++', '_pp').replace('-', '_')}.py"
         aggregation = {"token-mean": "global"}.get(one.aggregation, one.aggregation)  # the trainer's word
         assert (kind.by_row, settings().aggregation) == (one.by_row, aggregation), f"edit {file} or {TABLE}"
 
@@ -114,12 +114,16 @@ class TestGates:
         assert one.gate in caught, f"edit the mutants of {one.gate}: none is caught by it"
 
     def test_all_that_the_trainer_trains_is_in_the_table(self) -> None:
-        assert set(registry.ALGORITHMS) == {*ALGORITHMS, *PREFERENCES}, f"edit {TABLE} or reference/trainer"
-        files = (ROOT / "reference/trainer").glob("*/*.py")
+        assert set(registry.ALGORITHMS) == {*ALGORITHMS, *PREFERENCES}, (
+            f"edit {TABLE} or reference/gates_reference/trainer"
+        )
+        files = (ROOT / "reference/gates_reference/trainer").glob("*/*.py")
         named = {
             name for file in files for name in re.findall(r'^    name = "([\w+-]+)"$', file.read_text(), re.MULTILINE)
         }
-        assert named == {*ALGORITHMS, *PREFERENCES}, f"edit {TABLE}: classes in reference/trainer that it lacks"
+        assert named == {*ALGORITHMS, *PREFERENCES}, (
+            f"edit {TABLE}: classes in reference/gates_reference/trainer that it lacks"
+        )
 
     def test_cases_ask_for_the_table_s_algorithms(self) -> None:
         """The conventions that cases name are declared names, and each is asked for."""

@@ -18,9 +18,9 @@ from gates.run.oracle_cache import OracleCache
 from gates.run.trial import OracleError, RunningTrial, Scratch
 from gates.subjects.numpy_baseline import loss as baseline
 from gates.subjects.numpy_baseline import subject
-from reference import algorithms as table
-from reference.oracle import losses as oracle
-from reference.oracle.definitions.losses import DEFINITIONS
+from gates_reference import algorithms as table
+from gates_reference.oracle import losses as oracle
+from gates_reference.oracle.definitions.losses import DEFINITIONS
 
 pytestmark = pytest.mark.fast
 

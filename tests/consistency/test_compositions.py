@@ -11,8 +11,8 @@ from gates.families.loss import calls, cases, covering, textbook
 from gates.model import Case
 from gates.subjects.numpy_baseline import loss as baseline
 from gates.subjects.numpy_baseline import subject
-from reference import algorithms as table
-from reference.oracle import losses as oracle
+from gates_reference import algorithms as table
+from gates_reference.oracle import losses as oracle
 
 
 def distances(case: Case) -> tuple[float, float]:

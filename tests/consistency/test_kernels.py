@@ -14,12 +14,12 @@ from gates.registry import load
 from gates.subjects import catalogue
 from gates.subjects import rlkernels as subject
 from gates.subjects.numpy_baseline import subject as baseline
-from reference.kernels import KERNELS, Kernel
+from gates_reference.kernels import KERNELS, Kernel
 
 pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).resolve().parents[2]
-TABLE = "reference/kernels.py"
+TABLE = "reference/gates_reference/kernels.py"
 STUB = "rust/rlkernels-python/rlkernels.pyi"
 HOUSEKEEPING = {"available_isas", "build_info", "set_threads", "use_isa", "PolicyLoss"}  # without computation
 BY_GATE = {"sample_tokens"}  # its gate calls the oracle twice: for the probabilities, then for the draw

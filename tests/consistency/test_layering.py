@@ -57,7 +57,7 @@ class TestExternalPackages:
 
     def test_the_oracle_needs_numpy_only(self) -> None:
         """The oracle has no framework's rounding and no library's conventions."""
-        assert {name for name in external("reference.oracle") if name not in sys.stdlib_module_names} == {"numpy"}
+        assert {name for name in external("gates_reference.oracle") if name not in sys.stdlib_module_names} == {"numpy"}
 
     def test_the_judge_needs_small_libraries_only(self) -> None:
         """Apart from modules for workers, gates imports the standard library and small libraries."""

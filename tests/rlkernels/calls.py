@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.generators import generators
-from reference.kernels import KERNELS
+from gates_reference.kernels import KERNELS
 
 #: What the generators of valid inputs are asked for. Arrays of the junk in test_boundary.py have the same shapes.
 ROWS = {"shape": (4, 5), "layout": "holes", "empty": "last", "groups": (2, 3), "dtype": "float64"}

@@ -14,7 +14,7 @@ from calls import usual
 
 import rlkernels
 from gates.families.generators import generators
-from reference.kernels import KERNELS
+from gates_reference.kernels import KERNELS
 
 Array = np.ndarray[Any, Any]
 

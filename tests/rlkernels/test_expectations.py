@@ -11,7 +11,7 @@ import pytest
 from calls import bits
 
 import rlkernels
-from reference.algorithms import ALGORITHMS
+from gates_reference.algorithms import ALGORITHMS
 
 Array = np.ndarray[Any, Any]
 

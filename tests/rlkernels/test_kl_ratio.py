@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlkernels
-from reference.oracle import kl as oracle
+from gates_reference.oracle import kl as oracle
 
 INF, NAN = np.inf, np.nan
 FLOATS = [np.float32, np.float64]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlkernels
-from reference.oracle import logprobs as oracle
+from gates_reference.oracle import logprobs as oracle
 
 INF, NAN = np.inf, np.nan
 LIMIT = {np.float32: 4 * 2 * 2.0**-24, np.float64: 8 * 2 * 2.0**-53}

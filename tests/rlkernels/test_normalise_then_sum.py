@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlkernels
-from reference.oracle import advantages as oracle
+from gates_reference.oracle import advantages as oracle
 
 NAN = np.nan
 PLAIN: dict[str, Any] = {"group_ddof": 0, "group_eps": 0.0, "batch_ddof": 0, "batch_eps": 0.0}

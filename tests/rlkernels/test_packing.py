@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlkernels
-from reference.oracle.packing import first_fit_decreasing
+from gates_reference.oracle.packing import first_fit_decreasing
 
 STRATEGIES = ["first-fit-decreasing", "best-fit-decreasing"]
 

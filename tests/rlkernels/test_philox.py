@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rlkernels
-from reference.oracle import philox
+from gates_reference.oracle import philox
 
 WORD = st.integers(0, 2**32 - 1)
 ONES = 2**32 - 1

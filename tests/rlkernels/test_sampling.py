@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rlkernels
-from reference.oracle.equivalence import admissible
-from reference.oracle.filters import draw, filtered_logprobs
+from gates_reference.oracle.equivalence import admissible
+from gates_reference.oracle.filters import draw, filtered_logprobs
 
 INF, NAN = float("inf"), float("nan")
 ETA = 2.0**-40  # what a float64 sampler may move u or a threshold by

@@ -53,14 +53,14 @@ def train(job, probe):
     import sys
 
     if job["root"]:
-        sys.path.insert(0, job["root"])
+        sys.path[:0] = [job["root"], f"{job['root']}/reference"]
     import json
     from pathlib import Path
 
-    from reference.trainer import rollout
-    from reference.trainer.config import algorithm, read
-    from reference.trainer.loop import run
-    from reference.trainer.metrics.callbacks import Callback
+    from gates_reference.trainer import rollout
+    from gates_reference.trainer.config import algorithm, read
+    from gates_reference.trainer.loop import run
+    from gates_reference.trainer.metrics.callbacks import Callback
 
     probe.use_mlx()
     scratch = Path(job["scratch"])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from reference.trainer.config.read import Config
-    from reference.trainer.config.unused import Verb
+    from gates_reference.trainer.config.read import Config
+    from gates_reference.trainer.config.unused import Verb
 
 Settings = Annotated[
     list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a key; may be repeated.")
@@ -29,7 +29,7 @@ def user_errors() -> Iterator[None]:
     for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # read once, when the libraries are imported
         os.environ[name] = "1"
     try:
-        from reference.trainer.config.errors import TrainerError
+        from gates_reference.trainer.config.errors import TrainerError
 
         yield
     except ModuleNotFoundError as error:
@@ -46,7 +46,7 @@ def configured(path: Path, settings: list[str] | None, *, model_here: bool = Tru
     Unused settings that are not refused are noted on stderr.
     """
     from gates.cli import setup
-    from reference.trainer.config import algorithm, read, unused
+    from gates_reference.trainer.config import algorithm, read, unused
 
     config = read.read(path, settings or (), verb)
     chosen = algorithm.create(config, verb)

@@ -35,7 +35,7 @@ def evaluate(
         raise ConfigurationError("--base and --adapter exclude each other; give one of them")
     with configuration.user_errors():
         chosen = configuration.configured(config, settings, verb="evaluate")
-        from reference.trainer.loop import evaluate as evaluation
+        from gates_reference.trainer.loop import evaluate as evaluation
 
         results = evaluation.run(chosen, adapter, base=base)
     if as_json:

@@ -40,8 +40,8 @@ def generate(
     extra = [f"rollout.{key}={value}" for key, value in overrides.items() if value is not None]
     with configuration.user_errors():
         chosen = configuration.configured(config, [*(settings or []), *extra], verb="generate")
-        from reference.trainer import storage
-        from reference.trainer.loop import generate as loop_generate
+        from gates_reference.trainer import storage
+        from gates_reference.trainer.loop import generate as loop_generate
 
         completions = loop_generate.run(chosen, prompt, adapter, base=base)
     if as_json:

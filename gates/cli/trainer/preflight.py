@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reference.trainer.config.read import Config
+    from gates_reference.trainer.config.read import Config
 
 
 def estimated(config: Config, prompt_tokens: int) -> dict[str, Any]:
     """Return the estimate as plain data, in bytes."""
     import dataclasses
 
-    from reference.trainer.memory import estimate as estimates
-    from reference.trainer.memory import preflight
+    from gates_reference.trainer.memory import estimate as estimates
+    from gates_reference.trainer.memory import preflight
 
     shape = preflight.shape(config)
     plan = preflight.plan(config, prompt_tokens)
@@ -25,8 +25,8 @@ def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> lis
     """Return the estimate and the advice as lines of text."""
     import psutil
 
-    from reference.trainer.memory import estimate as estimates
-    from reference.trainer.memory import preflight
+    from gates_reference.trainer.memory import estimate as estimates
+    from gates_reference.trainer.memory import preflight
 
     shape = preflight.shape(config)
     available = psutil.virtual_memory().total if available_gb is None else available_gb * estimates.GIGA
@@ -35,7 +35,7 @@ def lines(config: Config, prompt_tokens: int, available_gb: float | None) -> lis
 
 def lines_or_note(config: Config, prompt_tokens: int) -> list[str]:
     """Return the lines for this machine, or one note if there is no estimate; such a model may still be trained."""
-    from reference.trainer.config.errors import TrainerError
+    from gates_reference.trainer.config.errors import TrainerError
 
     try:
         return lines(config, prompt_tokens, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from reference.trainer.smoke import Report
+    from gates_reference.trainer.smoke import Report
 
 EXAMPLES = """Examples:
 
@@ -78,7 +78,7 @@ def _run(spec: dict[str, Any], adapter: dict[str, Any]) -> Report:
     from gates.model import ConfigurationError
 
     try:
-        from reference.trainer import smoke as smoke_test
+        from gates_reference.trainer import smoke as smoke_test
     except ImportError as error:
         raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
     try:

@@ -47,8 +47,8 @@ def may_not_fit(config: Any, prompt_tokens: int) -> str:
 
 def slow_rollouts(config: Any) -> str:
     """Return why rollouts take no batched path, "" if they do or the configuration names a path; the model is loaded already."""
-    from reference.trainer import rollout
-    from reference.trainer.loop import prepare
+    from gates_reference.trainer import rollout
+    from gates_reference.trainer.loop import prepare
 
     if config.data.offline or config.rollout.path != "auto" or config.rollout.kv_bits is not None:
         return ""

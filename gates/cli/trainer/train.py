@@ -10,7 +10,7 @@ import typer
 from gates.cli.trainer.configuration import Json, Settings
 
 if TYPE_CHECKING:
-    from reference.trainer.config.read import Config
+    from gates_reference.trainer.config.read import Config
 
 EXAMPLES = """Examples:
 
@@ -38,10 +38,10 @@ def train(
             _dry_run(chosen, as_json=as_json)
             return
         from gates.cli.trainer import stopped
-        from reference.trainer.checkpoint import folders
-        from reference.trainer.config import algorithm
-        from reference.trainer.engine import guard
-        from reference.trainer.loop import run
+        from gates_reference.trainer.checkpoint import folders
+        from gates_reference.trainer.config import algorithm
+        from gates_reference.trainer.engine import guard
+        from gates_reference.trainer.loop import run
 
         longest = [chosen.data.max_prompt_tokens]
 
@@ -72,8 +72,8 @@ def _dry_run(config: Config, *, as_json: bool) -> None:
     import json
 
     from gates.cli.trainer import preflight
-    from reference.trainer.config import write
-    from reference.trainer.loop import inputs
+    from gates_reference.trainer.config import write
+    from gates_reference.trainer.loop import inputs
 
     inputs.read(config)
     tables = config.model_dump(mode="json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gates.families.advantages import program
 from gates.model import Op, Output
-from reference.oracle import advantages
+from gates_reference.oracle import advantages
 
 NAN_UNSCORED = {"nan_rewards": "unscored"}  # a rule of Gates, asked only of subjects that declare it
 

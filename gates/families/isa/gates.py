@@ -12,8 +12,8 @@ from gates.families import arrays
 from gates.families.isa.op import KERNEL_BITS
 from gates.model import Array, Bound, Case, Evidence, Trial
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS
-from reference.oracle import logprobs
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle import logprobs
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator, str], Inputs]

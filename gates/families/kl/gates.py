@@ -16,7 +16,7 @@ from gates.families.kl.op import FULL_KL, TOKEN_KL
 from gates.families.units import UNIT
 from gates.model import Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
-from reference.oracle import kl as oracle
+from gates_reference.oracle import kl as oracle
 
 TINY = (1e-8, 1e-2)  # |d| from the last bit of a log-prob up to where exp(d) − d − 1 keeps two digits
 HUGE = (1e-2, 20.0)  # |d| up to a token that the reference all but excludes

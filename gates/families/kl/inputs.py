@@ -12,7 +12,7 @@ from gates.families.logprobs.inputs import KINDS, LEADING, logits
 from gates.families.program import Inputs
 from gates.families.valid import DTYPES, Generator
 from gates.model import Array
-from reference.oracle import logprobs
+from gates_reference.oracle import logprobs
 
 MASKS = ("right", "left", "holes")  # where padding stands: after a row, before it, or inside it
 LENGTHS = np.array([7, 40, 93, 1, 59], np.int64)  # of the sequences of a flat array

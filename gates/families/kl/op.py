@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gates.families.kl import program
 from gates.model import Op, Output
-from reference.oracle import kl
+from gates_reference.oracle import kl
 
 TOKEN_KL = Op(
     name="token_kl",

@@ -14,7 +14,7 @@ from gates.families.logprobs.op import SELECTIVE_LOG_SOFTMAX, SELECTIVE_LOG_SOFT
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Level, Op, Probe, Trial, Wire
 from gates.registry import gate
-from reference.oracle import logprobs as oracle
+from gates_reference.oracle import logprobs as oracle
 
 SMALL, LARGE = 257, 151_936  # vocabulary sizes; the larger is Qwen's
 IGNORED = -100  # PyTorch's default ignore_index

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gates.families.logprobs import gradient, program
 from gates.model import Op, Output
-from reference.oracle import logprobs
+from gates_reference.oracle import logprobs
 
 IGNORED = "the id where no token stands, such as −100; not given without any: "
 SELECTIVE_LOG_SOFTMAX = Op(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gates.model import Array, Wire
-from reference.oracle.losses import PolicyLoss
+from gates_reference.oracle.losses import PolicyLoss
 
 
 def on_a_branch(want: PolicyLoss, got_loss: Wire, got_gradient: Wire) -> tuple[float, Array]:

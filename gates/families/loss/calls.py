@@ -9,7 +9,7 @@ import numpy as np
 
 from gates.families import arrays, row_inputs
 from gates.model import Array
-from reference.algorithms import ALGORITHMS, AXES, Algorithm, composed
+from gates_reference.algorithms import ALGORITHMS, AXES, Algorithm, composed
 
 BASE: dict[str, Any] = {
     "epsilon_low": None,

@@ -14,7 +14,7 @@ import numpy as np
 from gates.families.loss import calls, covering
 from gates.families.loss.choosing import BEYOND, WORDS, with_choices
 from gates.model import Case, Level
-from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
+from gates_reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
 
 PART_BECAUSE = (
     "k·2u·S: a part errs by k·2u times the sum of its own |terms|, these add up to S, and each gradient belongs to one "

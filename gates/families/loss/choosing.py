@@ -8,7 +8,7 @@ from typing import Any
 
 from gates.families.loss import calls
 from gates.model import Case
-from reference.algorithms import AXES, Algorithm, composed
+from gates_reference.algorithms import AXES, Algorithm, composed
 
 BOTH_RATIOS = ("off-policy", "on-policy")  # for laws that compare a call with and without `old`
 KL = ("kl_estimator", "kl_ratio", "kl_clamp", "kl_aggregation")  # conventions of a KL in the loss

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations, product
 from typing import Any
 
-from reference.algorithms import compositions
+from gates_reference.algorithms import compositions
 
 KL: tuple[dict[str, Any], ...] = (
     {},

@@ -9,7 +9,7 @@ from gates.families.edits import conventions_first, declarations, mistakes, numb
 from gates.families.loss import bound_edits
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
-from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
+from gates_reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
 
 MEANS = {  # words of each aggregation, and whether some library has it on purpose
     "row-mean": ("mean over rows of each row's token mean", True),

@@ -16,7 +16,7 @@ from gates.families.program import Inputs
 from gates.families.rows import Grid
 from gates.families.valid import Generator
 from gates.model import Array
-from reference.algorithms import ALGORITHMS, Algorithm
+from gates_reference.algorithms import ALGORITHMS, Algorithm
 
 SHAPES = ((4, 7, 2), (6, 5, 3), (2, 11, 2), (8, 6, 4), (4, 9, 4), (6, 8, 2), (3, 10, 3), (4, 12, 2))
 """Rows, slots and rows of a prompt: no two are alike, so that no scale is free."""

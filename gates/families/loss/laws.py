@@ -12,7 +12,7 @@ from gates.families.loss import calls
 from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Draw, Evidence, Trial, precondition
-from reference.oracle.losses import PolicyLoss
+from gates_reference.oracle.losses import PolicyLoss
 
 LAW_BECAUSE = (
     "by definition the two are one number, and each errs by at most k·2u·S: in units of 2u·(S plus the other S), k = 4 + |D|max + "

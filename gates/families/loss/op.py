@@ -8,8 +8,8 @@ from typing import Any
 
 from gates.families.loss import textbook, textbook_steps
 from gates.model import Op, Output
-from reference.algorithms import ALGORITHMS, AXES, listed, without
-from reference.oracle import dynamic_sampling, losses
+from gates_reference.algorithms import ALGORITHMS, AXES, listed, without
+from gates_reference.oracle import dynamic_sampling, losses
 
 PAPERS = tuple(dict.fromkeys(row.paper for row in ALGORITHMS.values()))
 

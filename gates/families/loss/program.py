@@ -18,7 +18,7 @@ from gates.families.loss import edits, inputs
 from gates.families.loss.step import Step
 from gates.families.loss.terms import penalty, surrogate
 from gates.families.program import Choices, Data, Inputs, Program
-from reference.algorithms import Algorithm, composed
+from gates_reference.algorithms import Algorithm, composed
 
 CONSTANTS = (  # a call may lack them
     "group_size",

@@ -28,7 +28,7 @@ def policy_loss(policy: npt.ArrayLike, **inputs: Any) -> dict[str, Floats]:
     """Return the limits of loss and gradient of a careful program in the dtype of `policy`.
 
     Args:
-        policy: log-probs as in `reference.oracle.losses.policy_loss`.
+        policy: log-probs as in `gates_reference.oracle.losses.policy_loss`.
         **inputs: its other keywords.
 
     Returns:

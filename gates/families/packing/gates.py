@@ -17,7 +17,7 @@ import numpy as np
 from gates.families.packing.op import PACK_PIECES, PACK_SEQUENCES
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import packing as oracle
+from gates_reference.oracle import packing as oracle
 
 FFD, BFD = oracle.STRATEGIES
 

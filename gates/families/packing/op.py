@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gates.families.packing import textbook
 from gates.model import Op, Output
-from reference.oracle import packing
+from gates_reference.oracle import packing
 
 PACK_SEQUENCES = Op(
     name="pack_sequences",

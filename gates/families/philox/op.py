@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gates.model import Op, Output
-from reference.oracle import sampling
+from gates_reference.oracle import sampling
 
 PHILOX = Op(
     name="philox4x32_10",

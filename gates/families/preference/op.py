@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gates.families.preference import kto, program
 from gates.model import Op, Output
-from reference.oracle import preference, preference_choice
+from gates_reference.oracle import preference, preference_choice
 
 PREFERENCE_LOSS = Op(
     name="preference_loss",

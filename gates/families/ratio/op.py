@@ -6,7 +6,7 @@ from gates.families.ratio import program
 from gates.families.ratio.statistics import ratio_statistics
 from gates.families.rollout.op import BATCH_INPUTS, MODEL_INPUTS
 from gates.model import Op, Output
-from reference.oracle import ratio, statistics
+from gates_reference.oracle import ratio, statistics
 
 NAN_UNRECORDED = {"nan_sampling": "unrecorded"}  # a rule of Gates, asked only of subjects that declare it
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 
 from gates.model import Array
-from reference.oracle import sampling
-from reference.oracle.sampling import Sampling
+from gates_reference.oracle import sampling
+from gates_reference.oracle.sampling import Sampling
 
 ETA_FLOAT64_SAMPLER = 2.0**-40  # clause 4: error of a float64 sampler's sums
 SLACK = 8.0  # clause 10: allowed differences beyond λ + 5√λ

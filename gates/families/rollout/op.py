@@ -5,7 +5,7 @@ from __future__ import annotations
 from gates.model import Op, Output
 
 MODEL_INPUTS = {
-    "model": 'a recipe of reference.tiny such as {"seed": 11, "bits": 32}, or {"path": folder}',
+    "model": 'a recipe of gates_reference.tiny such as {"seed": 11, "bits": 32}, or {"path": folder}',
     "adapter": '{"rank", "scale", "seed", "b_std"} of a LoRA adapter, or None: the base',
 }
 BATCH_INPUTS = {

@@ -12,7 +12,7 @@ from mlx.utils import tree_map
 from mlx_lm.models.cache import ArraysCache
 
 from gates.families.patching import Fn, mutation
-from reference.trainer.rollout import fixed
+from gates_reference.trainer.rollout import fixed
 
 
 @mutation

@@ -9,7 +9,7 @@ import numpy as np
 
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.model import Array, Evidence, Recipe, SubjectFaultError, Trial
-from reference.oracle import sampling
+from gates_reference.oracle import sampling
 
 PATHS = ("cached", "prefix", "batched", "compiled")
 FAMILIES = ("llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gates.families.sampling import program
 from gates.model import Op, Output
-from reference.oracle import sampling
+from gates_reference.oracle import sampling
 
 FILTER_INPUTS = {
     "logits": "(B, V) float32 or float64, finite or −inf",

@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from gates.families.patching import Fn, mutation
-from reference.trainer import heads, logprobs
+from gates_reference.trainer import heads, logprobs
 
 
 @mutation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gates.families.rollout.op import BATCH_INPUTS, MODEL_INPUTS
 from gates.families.trainer import textbook
 from gates.model import Op, Output
-from reference.oracle import lora
+from gates_reference.oracle import lora
 
 TRAIN_STEP = Op(
     name="train_step",

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from reference.trainer.algorithms import protocol, registry
+from gates_reference.trainer.algorithms import protocol, registry
 
 Array = np.ndarray[Any, Any]
 

@@ -14,13 +14,13 @@ import mlx.core as mx
 import numpy as np
 
 from gates.subjects.mlx_trainer.rows import grid_of
-from reference.trainer import logprobs
-from reference.trainer.algorithms import entropy as entropies
-from reference.trainer.algorithms import protocol, ratio, registry
-from reference.trainer.algorithms.objective import PolicyGradient
-from reference.trainer.data.prompts import Prompt
-from reference.trainer.engine import micro_batches
-from reference.trainer.engine.rollout import Generation
+from gates_reference.trainer import logprobs
+from gates_reference.trainer.algorithms import entropy as entropies
+from gates_reference.trainer.algorithms import protocol, ratio, registry
+from gates_reference.trainer.algorithms.objective import PolicyGradient
+from gates_reference.trainer.data.prompts import Prompt
+from gates_reference.trainer.engine import micro_batches
+from gates_reference.trainer.engine.rollout import Generation
 
 Array = np.ndarray[Any, Any]
 

@@ -9,12 +9,12 @@ import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten, tree_unflatten
 
-from reference import sums
-from reference.trainer import logprobs, lora, sampling
-from reference.trainer import model as models
-from reference.trainer import rollout as rollouts
-from reference.trainer.adapters import layers
-from reference.trainer.rollout import table
+from gates_reference import sums
+from gates_reference.trainer import logprobs, lora, sampling
+from gates_reference.trainer import model as models
+from gates_reference.trainer import rollout as rollouts
+from gates_reference.trainer.adapters import layers
+from gates_reference.trainer.rollout import table
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]

@@ -13,13 +13,13 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from reference.trainer import audit, lora
-from reference.trainer.adapters import dropout, layers
-from reference.trainer.adapters.settings import Settings
-from reference.trainer.config import algorithm, read
-from reference.trainer.engine import micro_batches
-from reference.trainer.loop import run as loop_run
-from reference.trainer.metrics.callbacks import Callback
+from gates_reference.trainer import audit, lora
+from gates_reference.trainer.adapters import dropout, layers
+from gates_reference.trainer.adapters.settings import Settings
+from gates_reference.trainer.config import algorithm, read
+from gates_reference.trainer.engine import micro_batches
+from gates_reference.trainer.loop import run as loop_run
+from gates_reference.trainer.metrics.callbacks import Callback
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]

@@ -16,11 +16,11 @@ from mlx.utils import tree_flatten
 
 from gates.subjects.mlx_trainer import constants, loss, preference, run, terms, text
 from gates.subjects.mlx_trainer import rollout as reference_rollout
-from reference.trainer import checkpointing as checkpoints
-from reference.trainer import double, logprobs, lora
-from reference.trainer import model as models
-from reference.trainer.algorithms import grpo, protocol, ratio
-from reference.trainer.engine import step as engine
+from gates_reference.trainer import checkpointing as checkpoints
+from gates_reference.trainer import double, logprobs, lora
+from gates_reference.trainer import model as models
+from gates_reference.trainer.algorithms import grpo, protocol, ratio
+from gates_reference.trainer.engine import step as engine
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]

@@ -9,9 +9,9 @@ import mlx.core as mx
 import numpy as np
 
 from gates.subjects.mlx_trainer.rows import grid_of
-from reference.trainer import double
-from reference.trainer.algorithms import advantages, corrections, dapo, options, protocol, ratio, registry
-from reference.trainer.metrics import ratios
+from gates_reference.trainer import double
+from gates_reference.trainer.algorithms import advantages, corrections, dapo, options, protocol, ratio, registry
+from gates_reference.trainer.metrics import ratios
 
 Array = np.ndarray[Any, Any]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from reference.trainer import model as models
-from reference.trainer.data import prompts
+from gates_reference.trainer import model as models
+from gates_reference.trainer.data import prompts
 
 Array = np.ndarray[Any, Any]
 

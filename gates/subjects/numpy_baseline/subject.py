@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gates.subjects.numpy_baseline import advantages, kl, logprobs, lora, loss, packing, preference, ratio, sampling
-from reference.kernels import KERNELS
+from gates_reference.kernels import KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

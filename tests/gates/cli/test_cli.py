@@ -12,7 +12,7 @@ from command_line import RIGHT, gates, here
 
 from gates.cli import setup
 from gates.results.jsonl import read
-from reference import tiny
+from gates_reference import tiny
 
 ROOT = Path(__file__).resolve().parents[3]
 

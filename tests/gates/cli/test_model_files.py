@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, processors
 
 from gates.cli.setup import model
 from gates.model import ConfigurationError
-from reference import tiny
+from gates_reference import tiny
 
 
 @pytest.fixture

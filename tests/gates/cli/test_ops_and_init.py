@@ -14,7 +14,7 @@ from gates.registry import load
 from gates.report.conventions import CONVENTIONS, explained
 from gates.report.ops import as_text, conventions_of, ops_of
 from gates.report.scaffold import FIRST, path_for, scaffold
-from reference.algorithms import AXES
+from gates_reference.algorithms import AXES
 
 
 class TestOps:

@@ -20,7 +20,7 @@ from gates.families.program import Edit, Inputs, Program, Sample
 from gates.model import Case, Gate
 from gates.registry import load
 from gates.run.plan import case_seed
-from reference.oracle import (
+from gates_reference.oracle import (
     advantages,
     dynamic_sampling,
     gae,

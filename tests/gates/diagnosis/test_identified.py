@@ -18,8 +18,8 @@ from gates.families.loss.program import row_of
 from gates.families.program import Sample
 from gates.families.programs import programs
 from gates.model import Array
-from reference.algorithms import ALGORITHMS, AXES, VARIANTS
-from reference.oracle.gae import gae
+from gates_reference.algorithms import ALGORITHMS, AXES, VARIANTS
+from gates_reference.oracle.gae import gae
 
 PROGRAMS = programs()
 TRL, K1 = "group-mean-add-ddof1-float32", "kl.k1.matches-definition-right-none-float32"

@@ -13,7 +13,7 @@ from gates.diagnosis.diagnose import diagnose
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs
 from gates.model import Array
-from reference.oracle.advantages import group_advantages
+from gates_reference.oracle.advantages import group_advantages
 
 PROGRAMS = programs()
 LOSS, DPO = "loss.grpo.matches-definition-ragged", "preference.dpo.matches-definition-plain-ordinary-float32"

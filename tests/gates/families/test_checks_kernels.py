@@ -17,7 +17,7 @@ from gates.registry import load
 from gates.run.execute import run
 from gates.run.plan import Options, plan
 from gates.subjects import catalogue
-from reference.kernels import KERNELS
+from gates_reference.kernels import KERNELS
 
 ROOT = Path(__file__).parents[3]
 

@@ -15,7 +15,7 @@ from gates.families.loss.gates import invariance, reductions
 from gates.families.trainer.gates import configuration
 from gates.registry import load
 from gates.run import inputs
-from reference.oracle import advantages, losses
+from gates_reference.oracle import advantages, losses
 
 ZERO = 'found["loss"], found["gradient"] = 0.0, found["gradient"] * 0'
 LOSS_LAWS = (

@@ -14,7 +14,7 @@ from gates.families.loss import calls
 from gates.families.loss.branches import on_a_branch
 from gates.model import FAILURES
 from gates.registry import load
-from reference.oracle.losses import PolicyLoss, policy_loss
+from gates_reference.oracle.losses import PolicyLoss, policy_loss
 
 
 @pytest.mark.parametrize(

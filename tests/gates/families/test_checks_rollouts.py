@@ -9,7 +9,7 @@ import pytest
 from gates.families.rollout.equivalence import of_each_draw
 from gates.families.rollout.gates.draws import _chi_square
 from gates.families.rollout.runs import sampler
-from reference.oracle import sampling
+from gates_reference.oracle import sampling
 
 
 class TestChiSquare:

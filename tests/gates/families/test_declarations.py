@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference.algorithms import ALGORITHMS
+from gates_reference.algorithms import ALGORITHMS
 from tests.gates.families import declarations
 
 ROOT = Path(__file__).parents[3]

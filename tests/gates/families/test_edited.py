@@ -13,7 +13,7 @@ from gates.families.logprobs import gradient
 from gates.families.logprobs.program import PROGRAM as LOGPROBS
 from gates.families.preference.program import PAIRS
 from gates.subjects.numpy_baseline import advantages, logprobs, preference
-from reference.oracle import advantages as oracle
+from gates_reference.oracle import advantages as oracle
 
 RNG = np.random.default_rng(5)
 TRL: dict[str, Any] = {"group_size": 4, "scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gates.families.advantages import program, recurrence
-from reference.oracle import advantages as oracle
-from reference.oracle.gae import gae
+from gates_reference.oracle import advantages as oracle
+from gates_reference.oracle.gae import gae
 
 TRL: dict[str, Any] = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gates.families.logprobs import gates, gradient, program
-from reference.oracle import logprobs as oracle
+from gates_reference.oracle import logprobs as oracle
 
 
 def long_rows() -> tuple[np.ndarray, np.ndarray]:

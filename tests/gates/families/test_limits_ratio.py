@@ -9,7 +9,7 @@ import pytest
 
 from gates.families.ratio import program
 from gates.families.ratio.statistics import ratio_statistics as statistics_limits
-from reference.oracle.statistics import ratio_statistics
+from gates_reference.oracle.statistics import ratio_statistics
 
 U = 2.0**-24
 MIS: dict[str, Any] = {"correction": "mis", "level": "token", "c_min": None}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gates.families.sampling import cases, program
-from reference.oracle import sampling as oracle
+from gates_reference.oracle import sampling as oracle
 
 
 def masses(*p: float) -> np.ndarray:

@@ -11,9 +11,9 @@ from steps import EXAMPLE, verdicts, write
 from gates.recorded import loss
 from gates.recorded.file import open_step
 from gates.recorded.step import Step
-from reference.algorithms import ALGORITHMS
-from reference.oracle import losses
-from reference.oracle import ratio as oracle
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle import losses
+from gates_reference.oracle import ratio as oracle
 
 STEP = EXAMPLE.recorded("none")
 NO_ADVANTAGES = ("scale", "ddof", "eps", "eps_mode", "baseline")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from gates.cli.verbs import app
 from gates.model import ConfigurationError
 from gates.report.learning import WANTED_GAIN, is_learning_file, read_curves, render_curves
-from reference.algorithms import ALGORITHMS as LOSSES
+from gates_reference.algorithms import ALGORITHMS as LOSSES
 
 ROOT = Path(__file__).resolve().parents[3]
 MEASURED = {"reward": {*LOSSES, "best_of_n"}, "margin": {"dpo", "online_dpo"}}

@@ -261,7 +261,7 @@ class TestCode:
         modules = code_digest.closure(("gates.families.kl.gates", judge.__module__))
         needed = {
             "gates.families.kl.gates",
-            "reference.oracle.kl",
+            "gates_reference.oracle.kl",
             "gates.run.trial",
             "gates.run.compare",
             "gates.model",
@@ -279,7 +279,7 @@ class TestCode:
     def test_an_edit_changes_the_digest(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The edited module is one that the check imports."""
         before, source = codes([GATE]), code_digest.source
-        edited = {"reference.oracle.philox": b"\n# edited"}
+        edited = {"gates_reference.oracle.philox": b"\n# edited"}
         monkeypatch.setattr(code_digest, "source", lambda module: source(module) + edited.get(module, b""))
         assert codes([GATE]) != before
 

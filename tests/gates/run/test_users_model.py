@@ -10,7 +10,7 @@ from gates.registry import load
 from gates.run.engines.node import Unit
 from gates.run.execute import run
 from gates.run.plan import Options, cases_of, plan, runs_a_model
-from reference import tiny, tiny_families
+from gates_reference import tiny, tiny_families
 
 GATES = [gate for gate in load().gates.values() if runs_a_model(gate)]
 FOLDER = "/models/Mistral-7B-4bit"

@@ -9,8 +9,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.definitions import exact, logistic
-from reference.oracle.definitions.exact import Exact
+from gates_reference.oracle.definitions import exact, logistic
+from gates_reference.oracle.definitions.exact import Exact
 
 FOLDER = Path(exact.__file__).parent.parent
 SPREADS = [1e-9, 1.0, 1e9]
@@ -109,14 +109,17 @@ def _imported(file: Path) -> set[str]:
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return {name for name in found if name.startswith("reference.oracle.")}
+    return {name for name in found if name.startswith("gates_reference.oracle.")}
 
 
 @pytest.mark.parametrize(
     ("folder", "allowed"),
     [
-        ("definitions", ("reference.oracle.definitions", "reference.oracle.inputs")),
-        ("errors", ("reference.oracle.errors", "reference.oracle.definitions", "reference.oracle.inputs")),
+        ("definitions", ("gates_reference.oracle.definitions", "gates_reference.oracle.inputs")),
+        (
+            "errors",
+            ("gates_reference.oracle.errors", "gates_reference.oracle.definitions", "gates_reference.oracle.inputs"),
+        ),
     ],
 )
 def test_a_formula_knows_no_error_model(folder: str, allowed: tuple[str, ...]) -> None:

@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.oracle.advantages import advantage_scale, group_advantages, normalise_then_sum, normalise_then_sum_scale
+from gates_reference.oracle.advantages import (
+    advantage_scale,
+    group_advantages,
+    normalise_then_sum,
+    normalise_then_sum_scale,
+)
 
 TRL: dict[str, Any] = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
 NAN = math.nan

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference.oracle.dynamic_sampling import completion_mask, keep_groups, overlong_penalty
+from gates_reference.oracle.dynamic_sampling import completion_mask, keep_groups, overlong_penalty
 
 REWARDS = np.array([[0, 1.0], [1, 1.0], [1, 0.0], [1, 1.0], [math.nan, math.nan], [1, 0.0], [math.nan, 0.0], [0, 0.0]])
 

@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.kl import full_kl, full_kl_scale, k3, kl_scale, token_kl
+from gates_reference.oracle.kl import full_kl, full_kl_scale, k3, kl_scale, token_kl
 
 POLICY = np.array([[-1.0, -2.0, -3.0], [-1.0, -1.0, -1.0]])
 REFERENCE = np.array([[-2.0, -1.0, -3.0], [-3.0, -1.0, -1.0]])  # d = -1 1 0 | -2 0 0

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.logprobs import (
+from gates_reference.oracle.logprobs import (
     backward_scale,
     completion_logprobs,
     completion_slots,

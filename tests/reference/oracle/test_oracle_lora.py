@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference.oracle.lora import lora_linear
+from gates_reference.oracle.lora import lora_linear
 
 LAYER: dict[str, Any] = {"weight": [[1.0, -1.0]], "a": [[2.0], [3.0]], "b": [[5.0]], "scale": 0.5}
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from literal import VARIANTS, literal
 
-from reference.oracle.losses import PolicyLoss, policy_loss
+from gates_reference.oracle.losses import PolicyLoss, policy_loss
 
 U = 2.0**-53
 KLS: dict[str, dict[str, Any]] = {

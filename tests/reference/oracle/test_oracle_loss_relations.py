@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from literal import BY_ROW, HIGH, IN_REWARD, LOW, MASK, VARIANTS, options
 
-from reference.oracle.losses import PolicyLoss, policy_loss
+from gates_reference.oracle.losses import PolicyLoss, policy_loss
 
 
 def same(a: PolicyLoss, b: PolicyLoss, rtol: float = 1e-14) -> None:

@@ -21,7 +21,7 @@ from literal import (
     options,
 )
 
-from reference.oracle.losses import PolicyLoss, policy_loss
+from gates_reference.oracle.losses import PolicyLoss, policy_loss
 
 
 def run(given: dict[str, Any], **change: Any) -> PolicyLoss:

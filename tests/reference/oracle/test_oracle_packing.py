@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.oracle.packing import (
+from gates_reference.oracle.packing import (
     best_fit_decreasing,
     check_packing,
     first_fit_decreasing,

@@ -8,8 +8,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle import preference as oracle
-from reference.oracle.preference_choice import best_of_n, prefer
+from gates_reference.oracle import preference as oracle
+from gates_reference.oracle.preference_choice import best_of_n, prefer
 
 MASK = np.array([[0, 1, 1, 1], [0, 1, 1, 0], [1, 1, 0, 0], [0, 1, 1, 1], [1, 1, 1, 1], [0, 0, 1, 0]], bool)
 CONSTANTS: dict[str, dict[str, Any]] = {

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.ratio import (
+from gates_reference.oracle.ratio import (
     importance_ratio,
     importance_weights,
     near_bound,
@@ -15,7 +15,7 @@ from reference.oracle.ratio import (
     sequence_ratio,
     token_ratio,
 )
-from reference.oracle.statistics import measured, ratio_statistics
+from gates_reference.oracle.statistics import measured, ratio_statistics
 
 NAN = math.nan
 LN2 = math.log(2)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference.oracle.sampling import (
+from gates_reference.oracle.sampling import (
     admissible,
     draw,
     expected_differences,

@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference.oracle.losses import policy_loss
+from gates_reference.oracle.losses import policy_loss
 
 
 @pytest.mark.parametrize("excess", [1.0, 30.0, 700.0, 709.0, 712.0, 730.0, 743.0])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference.trainer import model as models
+from gates_reference.trainer import model as models
 
 
 @pytest.fixture(scope="session", autouse=True)

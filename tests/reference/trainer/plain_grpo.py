@@ -3,7 +3,7 @@
 import mlx.core as mx
 import numpy as np
 
-from reference.trainer.algorithms import protocol
+from gates_reference.trainer.algorithms import protocol
 
 
 class PlainGrpo(protocol.Algorithm):

@@ -5,11 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reference.trainer.algorithms import protocol
-from reference.trainer.config import algorithm as algorithms
-from reference.trainer.config import read
-from reference.trainer.loop import run
-from reference.trainer.metrics import callbacks
+from gates_reference.trainer.algorithms import protocol
+from gates_reference.trainer.config import algorithm as algorithms
+from gates_reference.trainer.config import read
+from gates_reference.trainer.loop import run
+from gates_reference.trainer.metrics import callbacks
 
 REWARD = """
 def low(prompts, completions, **rest):

@@ -8,10 +8,10 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from reference import tiny_families
-from reference.trainer import checkpointing, heads, lora
-from reference.trainer import model as models
-from reference.trainer.adapters import dropout, layers, settings
+from gates_reference import tiny_families
+from gates_reference.trainer import checkpointing, heads, lora
+from gates_reference.trainer import model as models
+from gates_reference.trainer.adapters import dropout, layers, settings
 
 pytestmark = pytest.mark.usefixtures("untouched")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from reference import tiny_families
-from reference.trainer import lora
-from reference.trainer import model as models
-from reference.trainer.adapters import files, layers, settings
+from gates_reference import tiny_families
+from gates_reference.trainer import lora
+from gates_reference.trainer import model as models
+from gates_reference.trainer.adapters import files, layers, settings
 
 pytestmark = pytest.mark.usefixtures("untouched")
 
@@ -82,7 +82,7 @@ def test_a_save_that_fails_keeps_the_old_files(tmp_path: Path, monkeypatch: pyte
     before = {name: (tmp_path / name).read_bytes() for name in (files.CONFIG, files.WEIGHTS)}
     lora.detach(model)
     lora.attach(model, {"rank": 1})
-    monkeypatch.setattr("reference.trainer.storage.sync", lambda _: 1 / 0)
+    monkeypatch.setattr("gates_reference.trainer.storage.sync", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         files.save(model, tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in before} == before

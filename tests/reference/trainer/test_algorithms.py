@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.trainer import double
-from reference.trainer.algorithms import corrections, protocol, registry
+from gates_reference.trainer import double
+from gates_reference.trainer.algorithms import corrections, protocol, registry
 
 TRAINER = Path(__file__).resolve().parents[3] / "reference" / "trainer"
 CONCRETE = {name.replace("-", "_") for name in registry.ALGORITHMS} | {"preference"}
@@ -105,7 +105,7 @@ class TestRegistry:
     def test_the_engine_imports_no_algorithm(self, path: Path) -> None:
         """Outside algorithms/ and preference/ only the protocol and shared modules are imported; config/algorithm.py has the registry."""
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("reference.trainer"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gates_reference.trainer"):
                 names = {node.module.rpartition(".")[2], *(alias.name for alias in node.names)}
                 assert not names & (CONCRETE | {"registry"}), (path.name, names & CONCRETE)
 

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from reference.trainer.algorithms import entropy, options, protocol, ratio, registry
+from gates_reference.trainer.algorithms import entropy, options, protocol, ratio, registry
 
 ROWS, WIDTH, GROUP = 8, 6, 4
 MASK = np.arange(WIDTH) < np.array([6, 2, 5, 3, 1, 6, 4, 4])[:, None]

@@ -15,12 +15,12 @@ import mlx.core as mx
 import pytest
 import runs
 
-from reference.trainer import lora
-from reference.trainer import model as models
-from reference.trainer.checkpoint import folders, jsonl, layout, state
-from reference.trainer.config import read, write
-from reference.trainer.engine import rollout
-from reference.trainer.loop import run as loop_run
+from gates_reference.trainer import lora
+from gates_reference.trainer import model as models
+from gates_reference.trainer.checkpoint import folders, jsonl, layout, state
+from gates_reference.trainer.config import read, write
+from gates_reference.trainer.engine import rollout
+from gates_reference.trainer.loop import run as loop_run
 
 KILLS = int(os.environ.get("KILLS", "4"))
 

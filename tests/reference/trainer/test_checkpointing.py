@@ -9,9 +9,9 @@ from mlx import nn
 from mlx.utils import tree_flatten
 from mlx_lm.models import cache as caches
 
-from reference import tiny_families
-from reference.trainer import checkpointing, logprobs, lora
-from reference.trainer import model as models
+from gates_reference import tiny_families
+from gates_reference.trainer import checkpointing, logprobs, lora
+from gates_reference.trainer import model as models
 
 pytestmark = pytest.mark.usefixtures("untouched")
 

@@ -17,11 +17,11 @@ from command_line import gates, here
 
 from gates.cli.trainer import stopped
 from gates.cli.trainer import train as train_verb
-from reference import tiny
-from reference.trainer.config import read as configuration
-from reference.trainer.config import write
-from reference.trainer.loop import run
-from reference.trainer.memory import estimate
+from gates_reference import tiny
+from gates_reference.trainer.config import read as configuration
+from gates_reference.trainer.config import write
+from gates_reference.trainer.loop import run
+from gates_reference.trainer.memory import estimate
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from reference.trainer.config import algorithm, read, unused, write
-from reference.trainer.config.errors import ConfigurationError
+from gates_reference.trainer.config import algorithm, read, unused, write
+from gates_reference.trainer.config.errors import ConfigurationError
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))

@@ -11,10 +11,10 @@ import pytest
 import runs
 import test_config_keys
 
-from reference.trainer.algorithms import registry
-from reference.trainer.config import algorithm, read, unused
-from reference.trainer.config.errors import ConfigurationError
-from reference.trainer.data.rows import DataError
+from gates_reference.trainer.algorithms import registry
+from gates_reference.trainer.config import algorithm, read, unused
+from gates_reference.trainer.config.errors import ConfigurationError
+from gates_reference.trainer.data.rows import DataError
 
 Tables = dict[str, dict[str, Any]]
 pytestmark = pytest.mark.slow

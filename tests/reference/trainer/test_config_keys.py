@@ -11,9 +11,9 @@ import pytest
 import runs
 from pydantic import BaseModel
 
-from reference.trainer.config import functions, read, sections
-from reference.trainer.config.errors import TrainerError
-from reference.trainer.metrics import callbacks
+from gates_reference.trainer.config import functions, read, sections
+from gates_reference.trainer.config.errors import TrainerError
+from gates_reference.trainer.metrics import callbacks
 
 ONE = {"loop": {"steps": 1, "evaluate_every_steps": 0}}
 

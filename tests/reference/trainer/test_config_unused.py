@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import runs
 
-from reference.trainer.config import algorithm, read, sections, unused
-from reference.trainer.config.errors import ConfigurationError
-from reference.trainer.loop import evaluate, generate
+from gates_reference.trainer.config import algorithm, read, sections, unused
+from gates_reference.trainer.config.errors import ConfigurationError
+from gates_reference.trainer.loop import evaluate, generate
 
 Tables = Mapping[str, Mapping[str, Any]]
 LOOP = {"steps": 2, "prompts_per_step": 2, "evaluate_every_steps": 2}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference import tiny
-from reference.trainer import model as models
-from reference.trainer.config import sections
-from reference.trainer.data import order, prompts, rows
-from reference.trainer.data.rows import DataError
+from gates_reference import tiny
+from gates_reference.trainer import model as models
+from gates_reference.trainer.config import sections
+from gates_reference.trainer.data import order, prompts, rows
+from gates_reference.trainer.data.rows import DataError
 
 ROWS = [{"prompt": "1+1=", "answer": 2}, {"prompt": "zwölf – 2", "answer": "10"}, {"prompt": "3+4=", "answer": 7}]
 DATA = sections.Data(max_prompt_tokens=64)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from reference.trainer.data import pairs
-from reference.trainer.data.prompts import Prompt
-from reference.trainer.data.rows import DataError
+from gates_reference.trainer.data import pairs
+from gates_reference.trainer.data.prompts import Prompt
+from gates_reference.trainer.data.rows import DataError
 
 
 class Letters:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import runs
 
-from reference.trainer import export, lora
-from reference.trainer import model as models
-from reference.trainer.checkpoint import layout
+from gates_reference.trainer import export, lora
+from gates_reference.trainer import model as models
+from gates_reference.trainer.checkpoint import layout
 
 
 def _logits(model: object) -> np.ndarray:

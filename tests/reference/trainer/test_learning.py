@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reference.trainer import warmup
-from reference.trainer.algorithms import registry
+from gates_reference.trainer import warmup
+from gates_reference.trainer.algorithms import registry
 
 PROGRAM = Path(__file__).resolve().parents[3] / "tools" / "learning.py"
 

@@ -9,10 +9,10 @@ import pytest
 from mlx import nn
 from mlx.utils import tree_flatten
 
-from reference import tiny_families
-from reference.oracle import logprobs as oracle
-from reference.trainer import heads, logprobs, lora
-from reference.trainer import model as models
+from gates_reference import tiny_families
+from gates_reference.oracle import logprobs as oracle
+from gates_reference.trainer import heads, logprobs, lora
+from gates_reference.trainer import model as models
 
 pytestmark = pytest.mark.usefixtures("untouched")
 

@@ -18,15 +18,15 @@ from mlx import nn
 from mlx.utils import tree_flatten
 from plain_grpo import PlainGrpo
 
-from reference.trainer import logprobs, lora
-from reference.trainer import model as models
-from reference.trainer.algorithms.registry import ALGORITHMS
-from reference.trainer.checkpoint import layout
-from reference.trainer.config import read
-from reference.trainer.config.errors import ConfigurationError, TrainerError
-from reference.trainer.engine import micro_batches
-from reference.trainer.loop import run as loop_run
-from reference.trainer.metrics.callbacks import Callback
+from gates_reference.trainer import logprobs, lora
+from gates_reference.trainer import model as models
+from gates_reference.trainer.algorithms.registry import ALGORITHMS
+from gates_reference.trainer.checkpoint import layout
+from gates_reference.trainer.config import read
+from gates_reference.trainer.config.errors import ConfigurationError, TrainerError
+from gates_reference.trainer.engine import micro_batches
+from gates_reference.trainer.loop import run as loop_run
+from gates_reference.trainer.metrics.callbacks import Callback
 
 ROOT = Path(__file__).resolve().parents[3]
 CONCRETE = {kind.__module__ for kind, _ in ALGORITHMS.values()}
@@ -34,7 +34,7 @@ CONCRETE = {kind.__module__ for kind, _ in ALGORITHMS.values()}
 
 def test_loading_the_engine_loads_no_algorithm() -> None:
     """A process that has imported the whole loop has none of them in sys.modules."""
-    code = "import sys, json, reference.trainer.loop.run; print(json.dumps(sorted(sys.modules)))"
+    code = "import sys, json, gates_reference.trainer.loop.run; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert not set(json.loads(done.stdout)) & CONCRETE
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import runs
 
-from reference.trainer.config.errors import TrainerError
-from reference.trainer.loop import inputs as loop_inputs
-from reference.trainer.loop import prepare
+from gates_reference.trainer.config.errors import TrainerError
+from gates_reference.trainer.loop import inputs as loop_inputs
+from gates_reference.trainer.loop import prepare
 
 ROWS = [{"question": f"{n}+1=", "answer": str(n + 1), "note": "x"} for n in range(4)]
 OWN = """

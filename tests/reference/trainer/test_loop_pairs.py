@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import runs
 
-from reference.trainer.config import algorithm, read
-from reference.trainer.config.errors import ConfigurationError
-from reference.trainer.data.rows import DataError
-from reference.trainer.loop import run as loop_run
+from gates_reference.trainer.config import algorithm, read
+from gates_reference.trainer.config.errors import ConfigurationError
+from gates_reference.trainer.data.rows import DataError
+from gates_reference.trainer.loop import run as loop_run
 
 COLUMNS = {"chosen_column": "chosen", "rejected_column": "rejected"}
 

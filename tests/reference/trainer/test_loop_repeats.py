@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import runs
 
-from reference.trainer import rollout as rollouts
-from reference.trainer import sampling
-from reference.trainer.config import algorithm, read, sections
-from reference.trainer.data.prompts import Prompt
-from reference.trainer.engine import rollout as engine_rollout
-from reference.trainer.loop import run as loop_run
-from reference.trainer.metrics.callbacks import Callback
+from gates_reference.trainer import rollout as rollouts
+from gates_reference.trainer import sampling
+from gates_reference.trainer.config import algorithm, read, sections
+from gates_reference.trainer.data.prompts import Prompt
+from gates_reference.trainer.engine import rollout as engine_rollout
+from gates_reference.trainer.loop import run as loop_run
+from gates_reference.trainer.metrics.callbacks import Callback
 
 PROMPTS = [Prompt(index, "", np.array([index, 3], np.int32), None, {}) for index in (1, 4, 7)]
 """Their indices are not their places: rows were dropped, or set apart for validation."""

@@ -8,8 +8,8 @@ import pytest
 import runs
 from plain_grpo import PlainGrpo
 
-from reference.trainer.algorithms import protocol
-from reference.trainer.loop import run as loop_run
+from gates_reference.trainer.algorithms import protocol
+from gates_reference.trainer.loop import run as loop_run
 
 
 class TestDynamicSampling:

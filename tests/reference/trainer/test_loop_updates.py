@@ -12,14 +12,14 @@ import runs
 from mlx.utils import tree_flatten
 from plain_grpo import PlainGrpo
 
-from reference.trainer import logprobs
-from reference.trainer.algorithms import entropy, protocol, registry
-from reference.trainer.config import algorithm as algorithms
-from reference.trainer.config import sections
-from reference.trainer.engine import guard, optimizer
-from reference.trainer.engine import step as engine
-from reference.trainer.loop import run as loop_run
-from reference.trainer.metrics import numbers
+from gates_reference.trainer import logprobs
+from gates_reference.trainer.algorithms import entropy, protocol, registry
+from gates_reference.trainer.config import algorithm as algorithms
+from gates_reference.trainer.config import sections
+from gates_reference.trainer.engine import guard, optimizer
+from gates_reference.trainer.engine import step as engine
+from gates_reference.trainer.loop import run as loop_run
+from gates_reference.trainer.metrics import numbers
 
 
 class TestGuard:

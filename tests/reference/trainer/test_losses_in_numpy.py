@@ -11,7 +11,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from reference.trainer.algorithms import protocol, registry
+from gates_reference.trainer.algorithms import protocol, registry
 
 ROWS, WIDTH, MAX_LENGTH = 6, 7, 9
 LENGTHS = np.array([7, 2, 5, 1, 0, 4])

@@ -11,8 +11,8 @@ import mlx.core as mx
 import pytest
 import runs
 
-from reference.trainer import model as models
-from reference.trainer.memory import estimate, preflight
+from gates_reference.trainer import model as models
+from gates_reference.trainer.memory import estimate, preflight
 
 QWEN3_06B = preflight.KNOWN["mlx-community/Qwen3-0.6B-4bit"]
 QWEN35_9B = preflight.KNOWN["mlx-community/Qwen3.5-9B-MLX-4bit"]

@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 import runs
 
-from reference.oracle import ratio as oracle
-from reference.trainer.algorithms import protocol, registry
-from reference.trainer.config import sections
-from reference.trainer.config.errors import ConfigurationError
-from reference.trainer.data.prompts import Prompt
-from reference.trainer.engine.rollout import Generation
-from reference.trainer.engine.step import Clock, Learned, Update
-from reference.trainer.metrics import callbacks, numbers, progress
-from reference.trainer.rewards.samples import Sample
+from gates_reference.oracle import ratio as oracle
+from gates_reference.trainer.algorithms import protocol, registry
+from gates_reference.trainer.config import sections
+from gates_reference.trainer.config.errors import ConfigurationError
+from gates_reference.trainer.data.prompts import Prompt
+from gates_reference.trainer.engine.rollout import Generation
+from gates_reference.trainer.engine.step import Clock, Learned, Update
+from gates_reference.trainer.metrics import callbacks, numbers, progress
+from gates_reference.trainer.rewards.samples import Sample
 
 NAN = float("nan")
 

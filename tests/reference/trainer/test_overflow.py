@@ -6,8 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from reference.trainer import double
-from reference.trainer.algorithms import gmpo, ratio
+from gates_reference.trainer import double
+from gates_reference.trainer.algorithms import gmpo, ratio
 
 
 @pytest.mark.parametrize(("gain", "want"), [(-1.0, [math.inf, 0.0]), (0.0, [0.0, 0.0])], ids=["loss", "zero"])

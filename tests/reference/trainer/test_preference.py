@@ -7,8 +7,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from reference.trainer.algorithms import protocol, registry
-from reference.trainer.preference import margins
+from gates_reference.trainer.algorithms import protocol, registry
+from gates_reference.trainer.preference import margins
 
 UNIT = 2.0**-23
 LIMIT = 4.0

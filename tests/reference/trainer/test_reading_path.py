@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import runs
 
-from reference.trainer.config import algorithm as algorithms
-from reference.trainer.loop import run as loop_run
+from gates_reference.trainer.config import algorithm as algorithms
+from gates_reference.trainer.loop import run as loop_run
 
 pytestmark = pytest.mark.fast
 
@@ -20,7 +20,7 @@ MOST = 12
 
 
 def traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
-    """The result of a call, and the files of reference/trainer of which it entered a function, a generator or a lambda."""
+    """The result of a call, and the files of reference/gates_reference/trainer of which it entered a function, a generator or a lambda."""
     entered: set[str] = set()
 
     def profile(frame: Any, event: str, _: Any) -> None:
@@ -38,7 +38,7 @@ def traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
 def test_training_md_lists_the_files_of_a_step(tmp_path: Path) -> None:
     """A step of GRPO enters at most twelve files of the trainer after its rollout, the numbered ones, and the rollout the others.
 
-    Counted is every file of reference/trainer of which Python code runs in `Engine.learn`: from scored completions to the last
+    Counted is every file of reference/gates_reference/trainer of which Python code runs in `Engine.learn`: from scored completions to the last
     update, with old and reference passes, several optimizer steps and micro-batches, and gradients that are clipped. The rollout is
     `Engine.generate` by the cached path, with a user's reward. Imports, metrics and checkpoints are outside both.
     """

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.trainer.config import functions as sections
-from reference.trainer.rewards import builtin, combine, numbers, user
-from reference.trainer.rewards.combine import Function, RewardError
-from reference.trainer.rewards.samples import Sample
+from gates_reference.trainer.config import functions as sections
+from gates_reference.trainer.rewards import builtin, combine, numbers, user
+from gates_reference.trainer.rewards.combine import Function, RewardError
+from gates_reference.trainer.rewards.samples import Sample
 
 
 def sample(completion: str, *, answer: Any = 42, tokens: int = 5, group: int = 0, prompt: str = "6*7=") -> Sample:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gates.subjects.mlx_trainer import subject
-from reference import tiny
-from reference.trainer.rollout import table
+from gates_reference import tiny
+from gates_reference.trainer.rollout import table
 
 PROMPTS = {"kind": "sums", "seed": 4, "count": 6, "style": "worded"}
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gates.subjects.mlx_trainer import subject
-from reference.trainer import model as models
-from reference.trainer.rollout import caches, probe
+from gates_reference.trainer import model as models
+from gates_reference.trainer.rollout import caches, probe
 
 FAMILIES = ["qwen3", "llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5"]
 PATHS = ["cached", "prefix", "batched"]

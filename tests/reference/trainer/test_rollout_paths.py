@@ -9,11 +9,22 @@ import pytest
 from mlx.utils import tree_map, tree_map_with_path
 from mlx_lm.models import cache as mlx_caches
 
-from reference import sums
-from reference.oracle import sampling as oracle
-from reference.trainer import lora, rollout, sampling
-from reference.trainer import model as models
-from reference.trainer.rollout import batched, cached, caches, compiled, decode, fixed, naive, prefix, sampler, table
+from gates_reference import sums
+from gates_reference.oracle import sampling as oracle
+from gates_reference.trainer import lora, rollout, sampling
+from gates_reference.trainer import model as models
+from gates_reference.trainer.rollout import (
+    batched,
+    cached,
+    caches,
+    compiled,
+    decode,
+    fixed,
+    naive,
+    prefix,
+    sampler,
+    table,
+)
 
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
 EOS = np.arange(20, 44)

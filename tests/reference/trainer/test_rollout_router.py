@@ -9,7 +9,7 @@ import pytest
 from gates.families.rollout.equivalence import Comparison
 from gates.families.rollout.runs import sampler
 from gates.subjects.mlx_trainer import rollout, subject
-from reference.trainer import model as models
+from gates_reference.trainer import model as models
 
 FAMILIES = ["qwen3_moe", "qwen3_next"]
 

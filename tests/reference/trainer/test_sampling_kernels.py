@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reference.oracle import logprobs as oracle_logprobs
-from reference.oracle import sampling as oracle
-from reference.trainer import sampling
-from reference.trainer.rollout import sampler, table
+from gates_reference.oracle import logprobs as oracle_logprobs
+from gates_reference.oracle import sampling as oracle
+from gates_reference.trainer import sampling
+from gates_reference.trainer.rollout import sampler, table
 
 ROWS, VOCABULARY, PROMPT = 6, 40, 3
 CHOICES: dict[str, dict[str, Any]] = {

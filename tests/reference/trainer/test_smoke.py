@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from gates.cli.verbs import app
 from gates.model import ConfigurationError
-from reference import tiny, tiny_families
-from reference.trainer import lora, smoke
-from reference.trainer import model as models
+from gates_reference import tiny, tiny_families
+from gates_reference.trainer import lora, smoke
+from gates_reference.trainer import model as models
 
 pytestmark = pytest.mark.usefixtures("untouched")
 

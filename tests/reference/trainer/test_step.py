@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from gates.subjects.mlx_trainer import subject
-from reference.trainer import logprobs, lora
-from reference.trainer import model as models
-from reference.trainer.algorithms import grpo
-from reference.trainer.engine import step
+from gates_reference.trainer import logprobs, lora
+from gates_reference.trainer import model as models
+from gates_reference.trainer.algorithms import grpo
+from gates_reference.trainer.engine import step
 
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
 ADVANTAGES = np.array([1.0, -1.0, 0.5, -0.5])

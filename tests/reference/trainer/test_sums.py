@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from reference import sums
+from gates_reference import sums
 
 
 def _value(prompt: str) -> int:

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from reference import tiny
+from gates_reference import tiny
 
-BUILD = "import sys; from reference import tiny; print(tiny.model_hash(tiny.build({'seed': int(sys.argv[1]), 'bits': int(sys.argv[2])})))"
+BUILD = "import sys; from gates_reference import tiny; print(tiny.model_hash(tiny.build({'seed': int(sys.argv[1]), 'bits': int(sys.argv[2])})))"
 
 
 def _start(folder: Path, seed: int, bits: int) -> subprocess.Popen[str]:
@@ -58,7 +58,7 @@ class TestBuild:
     def test_a_failed_build_leaves_no_folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """An exception in the middle of a build leaves neither the model nor the half of it."""
         monkeypatch.setenv("GATES_CACHE_DIR", str(tmp_path))
-        monkeypatch.setattr("reference.tiny_tokenizer.write", lambda *_: 1 / 0)
+        monkeypatch.setattr("gates_reference.tiny_tokenizer.write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             tiny.build({"seed": 77})
         assert [path.suffix for path in (tmp_path / "models").iterdir()] == [".lock"]
@@ -66,7 +66,7 @@ class TestBuild:
     def test_a_folder_that_is_there_is_not_built_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The second call returns the first one's folder without writing."""
         first = tiny.build({})
-        monkeypatch.setattr("reference.tiny._write", lambda *_: 1 / 0)
+        monkeypatch.setattr("gates_reference.tiny._write", lambda *_: 1 / 0)
         assert tiny.build({"seed": 0}) == first
 
     def test_specs_give_different_models(self) -> None:

@@ -14,7 +14,7 @@ from mlx_lm.models import cache as caches
 from mlx_lm.models.base import create_causal_mask
 from mlx_lm.models.switch_layers import QuantizedSwitchLinear
 
-from reference import tiny, tiny_families, tiny_mlx_lm
+from gates_reference import tiny, tiny_families, tiny_mlx_lm
 
 FAMILIES = sorted(tiny_families.FAMILIES)
 HYBRID = ["qwen3_5", "qwen3_next"]

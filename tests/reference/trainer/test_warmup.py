@@ -1,4 +1,4 @@
-"""`reference.trainer.warmup`: a model that half knows a few sums, and the same one for the same recipe."""
+"""`gates_reference.trainer.warmup`: a model that half knows a few sums, and the same one for the same recipe."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import mlx_lm
 import pytest
 import runs
 
-from reference import tiny
-from reference.trainer import model as models
-from reference.trainer import warmup
-from reference.trainer.loop import prepare
+from gates_reference import tiny
+from gates_reference.trainer import model as models
+from gates_reference.trainer import warmup
+from gates_reference.trainer.loop import prepare
 
 SHORT = warmup.Recipe(problems=8, steps=3, rows=4)
 

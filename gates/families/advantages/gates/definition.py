@@ -25,7 +25,7 @@ from gates.families.advantages.op import GROUP_ADVANTAGES
 from gates.families.units import UNIT
 from gates.model import Array, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
-from reference.oracle import advantages as oracle
+from gates_reference.oracle import advantages as oracle
 
 EPSILON = {"add": 1e-4, "inside": 1e-8, "threshold": 1e-8}  # TRL's, mlxrl's and rlox's constants
 OTHER_EPS = {  # which libraries have besides

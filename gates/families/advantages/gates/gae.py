@@ -14,7 +14,7 @@ from gates.families.advantages.gates.inputs import BOUNDS
 from gates.families.units import UNIT
 from gates.model import Case, Draw, Evidence, Level, Op, Output, Probe, Trial
 from gates.registry import gate
-from reference.oracle import gae as oracle
+from gates_reference.oracle import gae as oracle
 
 GAE = Op(
     name="gae",

@@ -14,7 +14,7 @@ from gates.families.advantages.op import GROUP_ADVANTAGES, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import advantages as oracle
+from gates_reference.oracle import advantages as oracle
 
 SIZE, GROUPS = 8, 6
 SHIFT, FACTOR = 4.0, 16.0

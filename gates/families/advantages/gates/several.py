@@ -14,7 +14,7 @@ from gates.families.advantages.op import NAN_UNSCORED, NORMALISE_THEN_SUM
 from gates.families.units import UNIT
 from gates.model import Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
-from reference.oracle import advantages as oracle
+from gates_reference.oracle import advantages as oracle
 
 STAGES = {  # ddof and ε of the groups, then of the batch
     "trl": (1, 1e-4, 1, 1e-4),

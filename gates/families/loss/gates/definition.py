@@ -15,9 +15,9 @@ from gates.families.loss.program import row_of
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS, AXES, Algorithm
-from reference.oracle import ratio
-from reference.oracle.losses import PolicyLoss
+from gates_reference.algorithms import ALGORITHMS, AXES, Algorithm
+from gates_reference.oracle import ratio
+from gates_reference.oracle.losses import PolicyLoss
 
 FAR = 0.3  # |policy − old| beyond which some ratio is outside a clip range of 0.2
 LIMIT_BECAUSE = (

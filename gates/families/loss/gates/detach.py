@@ -16,8 +16,8 @@ from gates.families.loss.op import LOSS_CONSTANTS, LOSS_FROM_LOGITS, POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS
-from reference.oracle import logprobs
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle import logprobs
 
 
 def _on_policy(rng: np.random.Generator, algorithm: str, beta: float) -> Mapping[str, Any]:

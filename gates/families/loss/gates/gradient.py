@@ -14,8 +14,8 @@ from gates.families.loss.op import LOSS_FROM_LOGITS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS
-from reference.oracle import logprobs, losses
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle import logprobs, losses
 
 VOCABULARY = 24
 ROWS = 6

@@ -14,8 +14,8 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial, precondition
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS
-from reference.oracle.losses import PolicyLoss
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle.losses import PolicyLoss
 
 WIDER = 5  # added columns of padding
 SPLIT = (5, 3)  # rows of the two calls; of 24 rows (15, 9)

@@ -14,7 +14,7 @@ from gates.families.loss.op import REWARDED_LOSS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import advantages, kl, losses
+from gates_reference.oracle import advantages, kl, losses
 
 
 def _rewarded(rng: np.random.Generator, beta: float, spread: float) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from gates.families.loss.op import KEEP_GROUPS, LOSS_WITH_OPTIONS, OVERLONG_PENA
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import losses, ratio
+from gates_reference.oracle import losses, ratio
 
 OFF: dict[str, Any] = {
     "beta": 0.0,

@@ -13,7 +13,7 @@ from gates.families.loss import calls, cases, choosing, laws
 from gates.families.loss.op import POLICY_LOSS
 from gates.model import Case, Evidence, Probe, Trial, Wire
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS, taking
+from gates_reference.algorithms import ALGORITHMS, taking
 
 Inputs = dict[str, Any]
 Make = Callable[[np.random.Generator], Mapping[str, Any]]

@@ -15,7 +15,7 @@ from gates.families.loss.op import POLICY_LOSS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial, precondition
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS, taking
+from gates_reference.algorithms import ALGORITHMS, taking
 
 Changes = Mapping[str, Any]
 SPREAD = 0.6  # standard deviation of log-ratios, with which every bound stops some token

@@ -14,8 +14,8 @@ from gates.families.loss.op import LOSS_OF_COMPLETIONS, POLICY_LOSS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS
-from reference.oracle import dynamic_sampling
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle import dynamic_sampling
 
 ROWS, GROUP, WIDTH, MICRO_BATCH = 12, 4, 16, 4
 TRUNCATED = [1, 3, 4, 5, 6, 7]  # half of the first group and micro-batch, all of the second, none of the third

@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 
 from gates.families.patching import Fn, mutation
-from reference.trainer.algorithms import dapo
+from gates_reference.trainer.algorithms import dapo
 
 
 @mutation

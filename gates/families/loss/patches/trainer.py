@@ -8,7 +8,7 @@ import mlx.core as mx
 import numpy as np
 
 from gates.families.patching import Fn, mutation
-from reference.trainer.double import Double
+from gates_reference.trainer.double import Double
 
 
 @mutation

@@ -13,7 +13,7 @@ from gates.families.preference.op import BEST_OF_N, PREFER, WINNER_LOSS
 from gates.families.units import UNIT
 from gates.model import Bound, Case, Draw, Evidence, Level, Probe, SubjectFaultError, Trial, Wire
 from gates.registry import gate
-from reference.oracle.preference_choice import best_of_n
+from gates_reference.oracle.preference_choice import best_of_n
 
 KINDS: dict[str, tuple[Level, dict[str, Wire]]] = {  # kinds of scores: level, and conventions to declare
     "distinct": ("definition", {}),

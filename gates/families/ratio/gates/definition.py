@@ -15,7 +15,7 @@ from gates.families.ratio.op import IMPORTANCE_RATIO
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
-from reference.oracle import ratio
+from gates_reference.oracle import ratio
 
 LEVELS = ("token", "seq_mean", "seq_sum")
 SPREADS = {"typical": 0.3, "apart": 1.0, "hostile": 0.3, "distant": 25.0}  # nats

@@ -14,7 +14,7 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_LOGPROBS
 from gates.model import Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import logprobs
+from gates_reference.oracle import logprobs
 
 BEFORE = {"rank": 4, "scale": 2.0, "seed": 5, "b_std": 0.05}
 AFTER = {"rank": 4, "scale": 2.0, "seed": 6, "b_std": 0.1}

@@ -14,7 +14,7 @@ from gates.families.ratio.op import RATIO_STATISTICS
 from gates.families.units import UNIT
 from gates.model import Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle.statistics import SHARES, Statistics
+from gates_reference.oracle.statistics import SHARES, Statistics
 
 SPREADS = {"near": 0.02, "typical": 0.25, "far": 1.0, "hostile": 0.25}  # nats
 ROWS = 16  # of up to 31 tokens

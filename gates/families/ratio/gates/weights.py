@@ -15,7 +15,7 @@ from gates.families.ratio.op import IMPORTANCE_WEIGHTS, NAN_UNRECORDED
 from gates.families.units import UNIT
 from gates.model import Array, Case, Draw, Evidence, Level, Probe, SubjectFaultError, Trial
 from gates.registry import gate
-from reference.oracle import ratio
+from gates_reference.oracle import ratio
 
 BOUNDS_OF = {"one-sided": (None, 1.5), "two-sided": (0.5, 2.0), "from-one": (1.0, 3.0), "to-one": (0.25, 1.0)}
 KINDS = tuple(product(("tis", "mis"), ("token", "seq_sum")))

@@ -14,7 +14,7 @@ from gates.families.rollout.gates import paths
 from gates.families.rollout.op import ROLLOUT
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import logprobs, sampling
+from gates_reference.oracle import logprobs, sampling
 
 DRAWS = 100_000
 ROUND = 2_500  # rows of one call, so that its caches stay below 100 MB

@@ -14,7 +14,7 @@ from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
 from gates.families.scoring.op import COMPLETION_LOGPROBS
 from gates.model import Array, Bound, Case, Evidence, Probe, Recipe, Trial
 from gates.registry import gate
-from reference.oracle import sampling
+from gates_reference.oracle import sampling
 
 TOKENS = 96
 QUANTISER = (

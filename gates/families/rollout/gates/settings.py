@@ -13,7 +13,7 @@ from gates.families.rollout.equivalence import of_each_draw
 from gates.families.rollout.op import ROLLOUT
 from gates.model import Array, Bound, Case, Evidence, Trial
 from gates.registry import gate
-from reference.oracle import sampling
+from gates_reference.oracle import sampling
 
 SETTINGS: dict[str, Mapping[str, Any]] = {  # changes to a sampler at temperature 1 without filters
     "temperature": {"temperature": 0.25},

@@ -14,7 +14,7 @@ from gates.families.sampling.op import FILTERED_LOGPROBS, SAMPLE_TOKENS
 from gates.families.units import FLOAT64_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.oracle import sampling as oracle
+from gates_reference.oracle import sampling as oracle
 
 ENDS = np.array([0.0, 2.0**-53, 0.5, 0.99, 0.9999, 0.99999, 0.999999, 1 - 2.0**-53])
 PLAIN = (  # filters and order; only a draw tests filters that leave one token

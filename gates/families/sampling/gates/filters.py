@@ -15,7 +15,7 @@ from gates.families.sampling.op import FILTERED_LOGPROBS
 from gates.families.units import FLOAT64_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Level, Probe, Trial
 from gates.registry import gate
-from reference.oracle import sampling as oracle
+from gates_reference.oracle import sampling as oracle
 
 BOTH = (  # filters whose result depends on the order
     *("temperature", "top-k", "top-p", "min-p", *cases.PAIRS, "xtc", "xtc-flat", "all"),

@@ -16,7 +16,7 @@ from gates.families.scoring.op import COMPLETION_ENTROPIES, COMPLETION_LOGPROBS
 from gates.families.units import UNIT
 from gates.model import Array, Bound, Case, Evidence, Probe, Recipe, Trial, UnsupportedError
 from gates.registry import gate
-from reference.oracle import logprobs
+from gates_reference.oracle import logprobs
 
 TEMPERATURE = 0.7
 

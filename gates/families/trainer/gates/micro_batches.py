@@ -12,8 +12,8 @@ from gates.families.loss.op import POLICY_LOSS, POLICY_LOSS_IN_PARTS
 from gates.families.units import FLOAT32_U
 from gates.model import Array, Bound, Case, Draw, Evidence, Probe, Trial
 from gates.registry import gate
-from reference.algorithms import ALGORITHMS
-from reference.oracle import losses
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle import losses
 
 PARTS: dict[
     str, dict[int, tuple[int, ...]]

@@ -11,7 +11,7 @@ from mlx_lm.tuner.dora import DoRAEmbedding, DoRALinear
 from mlx_lm.tuner.lora import LoRAEmbedding, LoRASwitchLinear
 
 from gates.families.patching import Fn, mutation
-from reference.trainer import lora
+from gates_reference.trainer import lora
 
 
 def _without(kinds: tuple[type, ...]) -> Callable[[Fn], Fn]:

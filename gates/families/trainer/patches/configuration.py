@@ -9,7 +9,7 @@ from typing import Any
 from mlx.utils import tree_map
 
 from gates.families.patching import Fn, mutation
-from reference.trainer import lora
+from gates_reference.trainer import lora
 
 
 @mutation

@@ -9,7 +9,7 @@ import mlx.core as mx
 from mlx_lm.tuner.lora import LoRALinear
 
 from gates.families.patching import Fn, mutation
-from reference.trainer.adapters import dropout
+from gates_reference.trainer.adapters import dropout
 
 
 @mutation

@@ -11,8 +11,8 @@ import numpy as np
 from mlx.utils import tree_map
 
 from gates.families.patching import Fn, mutation
-from reference import tiny_tokenizer
-from reference.trainer import logprobs
+from gates_reference import tiny_tokenizer
+from gates_reference.trainer import logprobs
 
 
 @mutation

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gates.families.loss import calls, cases, textbook
-from reference.algorithms import ALGORITHMS
-from reference.oracle import losses
+from gates_reference.algorithms import ALGORITHMS
+from gates_reference.oracle import losses
 
 pytestmark = pytest.mark.fast
 

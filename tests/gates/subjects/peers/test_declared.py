@@ -9,7 +9,7 @@ import pytest
 from gates.subjects.peers import coverage, declared, environments, public_names, reproduce
 from gates.subjects.peers.discovery import Peer, PeerError
 from gates.subjects.peers.environments import PeerEnv
-from reference.algorithms import AXES
+from gates_reference.algorithms import AXES
 
 MODULE = '''
 """A library."""
