@@ -90,6 +90,17 @@ class Run:
     writer: Writer
     resumed: Resumed | None
 
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of the subjects, without those inside another one."""
+        folders = {subject.entry.parent for subject in self.request.subjects}
+        return sorted(folder for folder in folders if not folders & set(folder.parents))
+
+    @property
+    def results(self) -> Path:
+        """The results file."""
+        return self.writer.path
+
 
 def conduct(arguments: Arguments) -> int:
     """Judge the chosen gates and subjects, print the results, and return the exit code."""

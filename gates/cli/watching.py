@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 import typer
 
@@ -13,16 +13,28 @@ from gates.config import finding
 from gates.errors import ExitCode
 from gates.model import ConfigurationError
 
-if TYPE_CHECKING:
-    from gates.cli.check_run import Run
-
 PAUSE_S = 0.3  # between two looks at the files
 SETTINGS = ("pyproject.toml", "gates.toml")
 
 Snapshot = dict[Path, tuple[int, int]]
 
 
-def rounds(prepare: Callable[[], Run], conduct: Callable[[Run], int]) -> int:
+class Round(Protocol):
+    """A run that is about to begin."""
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of its subjects."""
+
+    @property
+    def results(self) -> Path:
+        """Its results file."""
+
+
+R = TypeVar("R", bound=Round)
+
+
+def rounds(prepare: Callable[[], R], conduct: Callable[[R], int]) -> int:
     """Judge, wait for a change, and judge again until Ctrl-C; only the results file of the latest round is kept.
 
     A mistake in a file or a setting is printed, and the next change tries again; one in the first round ends the command
@@ -33,19 +45,18 @@ def rounds(prepare: Callable[[], Run], conduct: Callable[[Run], int]) -> int:
     while True:
         try:
             run = prepare()
-            folders = _folders(run)
-            files = snapshot(folders)
+            files = snapshot(run.folders)
             if conduct(run) == ExitCode.INTERRUPTED:
                 return ExitCode.INTERRUPTED
             if kept is not None:
                 kept.unlink(missing_ok=True)
-            kept = run.writer.path
+            kept = run.results
         except ConfigurationError as error:
             if not files:
                 raise
             typer.echo(f"gates: {error}", err=True)
         typer.echo("waiting for a change (Ctrl-C ends it)", err=True)
-        changed = _wait(folders, files)
+        changed = _wait(run.folders, files)
         typer.echo(f"\n{time.strftime('%H:%M:%S')} {changed.name} changed", err=True)
 
 
@@ -65,12 +76,6 @@ def _watched(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in folders:
         yield from finding.files(folder, ".py")
         yield from (folder / name for name in SETTINGS)
-
-
-def _folders(run: Run) -> list[Path]:
-    """Return the folders of the subjects, without those of another one."""
-    folders = {subject.entry.parent for subject in run.request.subjects}
-    return sorted(folder for folder in folders if not folders & set(folder.parents))
 
 
 def _wait(folders: Iterable[Path], before: Snapshot) -> Path:

@@ -31,7 +31,8 @@ CHUNK = 1 << 20  # bytes per read: the largest pipe that Linux grants without pr
 ANSWER_LIMIT = 1 << 30  # bytes of arrays in one answer: three times the recorded logits of a batch
 LOG_TAIL = 600  # characters of a dead worker's output that are shown
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
-HERE = Path(worker.__file__).resolve().parents[2]  # the folder of this checkout
+HERE = Path(worker.__file__).resolve().parents[2]  # the folder of this checkout, or of the installed packages
+FOLDERS = (HERE, HERE / "reference")  # of packages; the second in a checkout alone
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "GATES_CACHE_DIR", "XDG_CACHE_HOME", "HF_HOME", "CC", "CXX")
 
 
@@ -297,13 +298,13 @@ def _same_checkout(subject: Subject, code: Mapping[str, str]) -> None:
     """Refuse a shipped subject that imported packages of another checkout, whose code would be judged instead.
 
     Raises:
-        ConfigurationError: the subject's interpreter imports `gates` or `reference` from another folder than this one.
+        ConfigurationError: the subject's interpreter imports `gates` or `gates_reference` from another folder than this one.
     """
     for package, folder in code.items():
-        if Path(folder) != HERE / package:
+        if Path(folder) not in [place / package for place in FOLDERS]:
             raise ConfigurationError(
                 f"subject {subject.name}: its interpreter {subject.python or sys.executable} imports {package!r} from "
-                f"{folder}, but the judge runs from {HERE / package}; judge and subject must be of one checkout: "
+                f"{folder}, but the judge runs from {HERE}; judge and subject must be of one checkout: "
                 f"install this one there (pip install -e {HERE}), or run the `gates` command of that interpreter"
             )
 

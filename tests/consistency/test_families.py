@@ -24,7 +24,7 @@ OF_RATIO = ("weights", "statistics")  # gate id prefixes that differ from the fo
 @cache
 def functions(module: str) -> frozenset[str]:
     """Return the names that a module defines, without importing it, since patches import frameworks."""
-    file = ROOT / f"{module.replace('.', '/')}.py"
+    file = (ROOT / "reference" if module.startswith("gates_reference.") else ROOT) / f"{module.replace('.', '/')}.py"
     if not file.exists():
         return frozenset()
     names: set[str] = set()

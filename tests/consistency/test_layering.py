@@ -146,7 +146,7 @@ class TestMutants:
 @cache
 def _defined(module: str) -> set[str]:
     """Return functions, methods and assigned names of a module without importing it, since it may need a framework."""
-    path = ROOT / module.replace(".", "/")
+    path = (ROOT / "reference" if module.startswith("gates_reference.") else ROOT) / module.replace(".", "/")
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     names: set[str] = set()
     for node in ast.parse(file.read_text()).body:

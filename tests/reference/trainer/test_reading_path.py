@@ -15,7 +15,7 @@ from gates_reference.trainer.loop import run as loop_run
 pytestmark = pytest.mark.fast
 
 ROOT = Path(__file__).resolve().parents[3]
-TRAINER = ROOT / "reference" / "trainer"
+TRAINER = ROOT / "reference" / "gates_reference" / "trainer"
 MOST = 12
 
 
