@@ -28,11 +28,17 @@ from gates.subjects.peers import environments
 
 FRAMEWORKS = ("numpy", "torch", "mlx", "jax")
 LIBRARIES = {  # distributions that Gates itself can do without, what needs each, and the command that brings it
-    "mlx": ("the subject `reference` and the trainer", "pip install 'rl-gates[trainer]'"),
-    "mlx-lm": ("the subject `reference` and the trainer", "pip install 'rl-gates[trainer]'"),
-    "matplotlib": ("pictures of learning curves", "pip install 'rl-gates[plot]'"),
-    "datasets": ("prompts of the trainer from `datasets`", "pip install 'rl-gates[data]'"),
-    "ray": ("`--engine ray`", "pip install 'rl-gates[ray]'"),
+    "mlx": (
+        "the subject `reference` and the trainer",
+        "pip install '.[trainer]' ./rust/rlkernels-python   # in a checkout of Gates, with Rust",
+    ),
+    "mlx-lm": (
+        "the subject `reference` and the trainer",
+        "pip install '.[trainer]' ./rust/rlkernels-python   # in a checkout of Gates, with Rust",
+    ),
+    "matplotlib": ("pictures of learning curves", "pip install '.[plot]'   # in a checkout of Gates"),
+    "datasets": ("prompts of the trainer from `datasets`", "pip install '.[data]'   # in a checkout of Gates"),
+    "ray": ("`--engine ray`", "pip install '.[ray]'   # in a checkout of Gates"),
 }
 LEAST_FREE = (
     1 << 30
@@ -101,7 +107,7 @@ def _machine() -> Part:
 
 def _kernels() -> Part:
     """Return whether the Rust kernels are there and built for release; a process of its own loads them."""
-    remedy = "`make setup` in a checkout of Gates builds them"
+    remedy = "pip install ./rust/rlkernels-python   # in a checkout of Gates, with Rust"
     if importlib.util.find_spec("rlkernels") is None:
         return Part("rlkernels", "absent", "only the subject `rlkernels` and the trainer need it", remedy)
     try:

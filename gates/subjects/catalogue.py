@@ -66,14 +66,17 @@ ISAS = {  # values of RLKERNELS_ISA and the processor features that each needs
 ARM = frozenset(("arm64", "aarch64"))
 HERE = Path(__file__).resolve().parent
 MODULES = {"numpy": "numpy_baseline.subject", "rlkernels": "rlkernels", "reference": "mlx_trainer.subject"}
+REMEDIES = {
+    "rlkernels": "`pip install ./rust/rlkernels-python` in a checkout of Gates builds it, with Rust",
+    "reference": "`pip install '.[trainer]' ./rust/rlkernels-python` in a checkout of Gates brings it",
+}
 OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0, 25 times as fast as the BLAS in MLX's wheel
 
 
 def register(registry: Registry) -> None:
     """Add the shipped subjects and the peers."""
     for name, ops in SHIPPED.items():
-        remedy = "pip install 'rl-gates[trainer]' brings it" if name == "reference" else ""
-        registry.add_subject(Subject(name, *_entry(MODULES[name]), ops=ops, remedy=remedy))
+        registry.add_subject(Subject(name, *_entry(MODULES[name]), ops=ops, remedy=REMEDIES.get(name, "")))
     for isa in ISAS:
         offered = _offers(isa)
         registry.add_subject(
@@ -84,6 +87,7 @@ def register(registry: Registry) -> None:
                 ops=KERNELS,
                 default=offered,
                 why_absent="" if offered else f"this processor has no {isa}",
+                remedy=REMEDIES["rlkernels"],
             )
         )
     no_choice = "" if sys.platform == "linux" else "MLX has no choice of BLAS on this system"
@@ -93,7 +97,7 @@ def register(registry: Registry) -> None:
             *_entry(MODULES["reference"]),
             preload=(OPENBLAS,),
             why_absent=no_choice,
-            remedy="Debian's package libopenblas0 and `pip install 'rl-gates[trainer]'` bring it",
+            remedy=f"it needs Debian's package libopenblas0; {REMEDIES['reference']}",
             ops=MODEL,  # the other ops do not use the BLAS
         )
     )

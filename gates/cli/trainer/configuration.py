@@ -35,7 +35,9 @@ def user_errors() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if str(error.name).partition(".")[0] not in {"mlx", "mlx_lm", "safetensors", "tokenizers", "huggingface_hub"}:
             raise
-        raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
+        raise ConfigurationError(
+            f"the trainer needs MLX and rlkernels ({error}): pip install '.[trainer]' ./rust/rlkernels-python in a checkout of Gates"
+        ) from None
     except (TrainerError, NotImplementedError, FileExistsError) as error:
         raise ConfigurationError(str(error)) from None
 

@@ -80,7 +80,9 @@ def _run(spec: dict[str, Any], adapter: dict[str, Any]) -> Report:
     try:
         from gates_reference.trainer import smoke as smoke_test
     except ImportError as error:
-        raise ConfigurationError(f"the trainer needs MLX: pip install 'rl-gates[trainer]' ({error})") from None
+        raise ConfigurationError(
+            f"the trainer needs MLX and rlkernels ({error}): pip install '.[trainer]' ./rust/rlkernels-python in a checkout of Gates"
+        ) from None
     try:
         return smoke_test.run(spec, adapter)
     except (ValueError, TypeError, NotImplementedError, FileNotFoundError) as error:
