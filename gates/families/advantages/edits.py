@@ -65,6 +65,9 @@ BASELINES = {
     "largest other": ("the largest reward of the other members of the group", False),
     "members before": ("the mean of the members before, from the group's first on", False),
     "last": ("the last reward of the group", False),
+    "previous group": ("the mean of the previous group", False),
+    "first group": ("the mean of the first group for every group", False),
+    "half batch": ("the mean of each half of the batch, as if it were on two ranks", False),
 }
 DECLARED = {  # as a subject declares what it computes, if it means it
     "ddof": declarations("ddof", (0, 1, None)),
@@ -87,7 +90,15 @@ SPREADS = {
     "group means": "the deviation of the groups' means",
     "√(n + 1)": "the root of the sum of squares over n + 1",
     "sum of squares": "the root of the sum of squares, not of their mean",
+    "previous group": "the deviation of the previous group",
+    "first group": "the deviation of the first group for every group",
+    "half batch": "the deviation of each half of the batch, as if it were on two ranks",
+    "median absolute deviation": "the median distance from the median",
+    "largest magnitude": "the largest |R|",
+    "mean magnitude": "the mean of |R|",
+    "quarter root": "the root of the deviation",
 }
+ELSEWHERE = ("next group", "previous group", "first group", "half batch")  # of baselines and of spreads
 LAYOUTS = {
     "every P-th row": "groups of every P-th row (P prompts), as if rows were member-major",
     "every G-th row": "statistics over the prompts, not over the members of a group (the other axis)",
@@ -111,6 +122,8 @@ AFTER = {
     "whitened": "advantages normalised over the batch once more (ddof 1)",
     "whitened, ddof 0": "advantages normalised over the batch once more (ddof 0)",
     "centred": "advantages less their mean over the batch",
+    "divided": "advantages divided by their deviation over the batch once more, not centred",
+    "signs": "the sign of each advantage, not its size",
     "positive": "advantages below 0 set to 0",
     "absolute": "the magnitude of the advantages",
 }
@@ -182,6 +195,12 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     if asked["scale"] != "none":
         yield from mistakes("spread", SPREADS, "divided by {}", without=("of the centred",))
         yield Edit(f"divided by {SPREADS['of the centred']}", {"spread": "of the centred"}, convention=True)
+        for name in ELSEWHERE:
+            both = {"baseline": name, "spread": name}
+            yield Edit(f"both statistics from elsewhere: {BASELINES[name][0]}, {SPREADS[name]}", both)
+        yield Edit("R less the smallest, over the range (min–max)", {"baseline": "smallest", "spread": "range"})
+        yield Edit("R less the baseline over the deviation: the quotient before the difference", {"divides": "baseline"})
+        yield Edit("R over the deviation, less the baseline: not divided itself", {"divides": "reward"})
     yield from mistakes("layout", LAYOUTS)
     yield Edit("advantages returned member-major, not in the order of the rewards", {"output": "member-major"})
     yield from mistakes("times", TIMES)
@@ -189,6 +208,7 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield from (Edit(f"advantages clipped to ±{size:g}", {"clip": size}) for size in CLIPS)
     if asked["has_nan"]:
         yield Edit("unscored rewards counted as 0", {"nan": "zero"})
+        yield Edit("unscored rewards counted as 0 in the statistics", {"nan": "zero in statistics"})
         yield Edit("one unscored reward makes its whole group NaN", {"nan": "spreads"})
 
 
@@ -273,6 +293,8 @@ def edits_of_several(asked: Choices) -> Iterator[Edit]:
     yield Edit("weights in the reverse order of the reward functions", {"weights": "reversed"})
     yield Edit("weights divided by their sum", {"weights": "shares"})
     yield Edit("the first reward function alone", {"weights": "first"})
+    yield Edit("the last reward function alone", {"weights": "last"})
+    yield Edit("rewards over their group's deviation, not less its mean", {"group_centred": False})
     yield Edit(
         "statistics over the prompts, not over the members of a group (the other axis)", {"layout": "every G-th row"}
     )
@@ -319,6 +341,40 @@ def presets_of_several(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the s
 # --- generalised advantage estimation
 
 
+SLOTS = {  # in the place of slots that the recurrence skips
+    "stepped through": "slots without a token stepped through, as if they were tokens",
+    "decays": "slots without a token skipped, but each decays the trace by γλ once more",
+    "decays by γ": "slots without a token skipped, but each decays the trace by γ once more",
+    "decays by λ": "slots without a token skipped, but each decays the trace by λ once more",
+    "resets": "slots without a token reset the trace to 0: the tokens before a gap do not see those after",
+    "zeros": "slots without a token stepped through, with rewards and values of 0",
+    "value 0": "the value of a slot without a token taken for 0 where it follows a token",
+    "value of slot": "the value that a slot without a token holds taken for the one that follows a token",
+    "resets both": "slots without a token reset the trace and the value that follows to 0",
+}
+TRACES = {
+    "λ": "the trace decays by λ, not by γλ",
+    "γ": "the trace decays by γ, not by γλ",
+    "1": "the trace does not decay",
+    "γ²λ": "the trace decays by γ²λ, not by γλ: γ twice",
+    "γλ²": "the trace decays by γλ², not by γλ: λ twice",
+    "γ(1 − λ)": "the trace decays by γ(1 − λ), not by γλ",
+}
+NEXT = {
+    "V": "the value that follows is not discounted by γ",
+    "0": "the value that follows left out: δ = r − V",
+    "−γ V": "the value that follows subtracted: δ = r − γV⁺ − V",
+    "λ V": "the value that follows discounted by λ, not by γ",
+    "γλ V": "the value that follows discounted by γλ, not by γ",
+    "γ² V": "the value that follows discounted by γ twice",
+}
+AFTERWARDS = {
+    "whitened by row": "advantages whitened over each row's tokens afterwards",
+    "whitened over slots": "advantages whitened over every slot, padding too, afterwards",
+    "divided": "advantages divided by their deviation over the batch's tokens, not centred",
+}
+
+
 def edits_of_gae(asked: Choices) -> Iterator[Edit]:
     """Yield the edits of a recurrence with these choices, conventions first."""
     gamma, lam = asked["gamma"], asked["lam"]
@@ -327,29 +383,42 @@ def edits_of_gae(asked: Choices) -> Iterator[Edit]:
     yield from numbers("λ =", "lam", LAMBDAS, asked, convention=True)
     if gamma != lam:
         yield Edit("γ and λ exchanged", {"gamma": lam, "lam": gamma})
-    yield Edit("the trace decays by λ, not by γλ", {"trace": "λ"})
-    yield Edit("the trace decays by γ, not by γλ", {"trace": "γ"})
-    yield Edit("the trace does not decay", {"trace": "1"})
-    yield Edit("the value that follows is not discounted by γ", {"next": "V"})
-    yield Edit("the value that follows left out: δ = r − V", {"next": "0"})
-    yield Edit("the value that follows subtracted: δ = r − γV⁺ − V", {"next": "−γ V"})
+    yield from mistakes("trace", TRACES)
+    yield from mistakes("next", NEXT)
+    yield Edit("λ in the place of γ and γλ: λ for both constants", {"gamma": lam})
+    yield Edit("γ in the place of λ: γ for both constants", {"lam": gamma})
+    yield Edit("γ squared in the place of γ", {"gamma": gamma * gamma})
+    yield Edit("1 − γ in the place of γ", {"gamma": 1.0 - gamma})
     yield Edit("the value added, not subtracted: δ = r + γV⁺ + V", {"own": "added"})
     yield Edit("the value not subtracted: δ = r + γV⁺", {"own": "left out"})
     yield Edit("values of the token before: shifted by one token", {"values": "before"})
+    yield Edit("values of the next token: shifted by one token", {"values": "next"})
     yield Edit("rewards of the next token: shifted by one token", {"rewards": "next"})
+    yield Edit("rewards of the token before: shifted by one token", {"rewards": "before"})
+    yield Edit("rewards and values exchanged", {"rewards": "values", "values": "rewards"})
+    yield Edit("no reward: δ = γV⁺ − V", {"rewards": "left out"})
+    yield Edit("from the first token to the last: the trace of the tokens before, not of those after", {"recurrence": "forward"})
+    yield Edit("discounts by the number of tokens since the row's start, not since the token", {"recurrence": "from the start"})
     yield Edit("the advantages less their mean over the batch's tokens", {"after": "centred"})
     yield Edit(
         "advantages whitened over the batch's tokens, by a deviation of n, not n − 1", {"after": "whitened by n"}
     )
     yield Edit("returns: the advantages plus the values", {"value": "returns"}, convention=True)
-    yield Edit("slots without a token stepped through, as if they were tokens", {"padding": "stepped through"})
+    yield from mistakes("after", AFTERWARDS)
+    yield from mistakes("padding", SLOTS)
     yield Edit("advantages with the wrong sign", {"sign": -1.0})
     if asked["bootstrap"] == "given":
         yield Edit("the value after a row's last token taken for 0", {"bootstrap": "none"}, convention=True)
+        yield Edit("the value after a row's last token that of the next row", {"bootstrap": "next row"})
+    yield Edit("the value after a row's last token taken for the last token's own", {"bootstrap": "last value"})
     if asked["terminal"] == "given":
         yield Edit("the ends of episodes ignored", {"terminal": "none"}, convention=True)
         yield Edit("the flags of ends inverted", {"terminal": "inverted"})
         yield Edit("the flags of ends shifted by one token: an episode ends one token early", {"terminal": "early"})
+        yield Edit("the flags of ends shifted by one token: an episode ends one token late", {"terminal": "late"})
+        yield Edit("the end of an episode taken at each row's last token alone", {"terminal": "last token"})
+        yield Edit("the end of an episode cuts its own reward too", {"terminal": "reward too"})
+        yield Edit("the advantage 0 where an episode ends", {"terminal": "zero"})
         yield Edit("the end of an episode cuts the value that follows, not the trace", {"terminal": "value only"})
         yield Edit("the end of an episode cuts the trace, not the value that follows", {"terminal": "trace only"})
 

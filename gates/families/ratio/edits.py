@@ -38,6 +38,18 @@ FORMS = {
     "root": "exp(D/2), the root of the ratio",
     "base 2": "2 to the power D, not exp(D)",
 }
+OF_TOKENS = {
+    "of probabilities": "the difference of probabilities, not their quotient",
+    "quotient": "the quotient of log-probs",
+}
+OUTSIDE = {
+    "1": "1 outside the bounds, not 0",
+    "1 inside": "1 inside the bounds, not the ratio",
+    "inverted": "0 inside the bounds and the ratio outside: the test of the bounds inverted",
+    "0 above": "0 above the upper bound, the lower bound below it",
+    "0 below": "0 below the lower bound, the upper bound above it",
+    "row": "the whole row 0 if the ratio of any of its tokens is outside the bounds",
+}
 BOUNDS = (0.1, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
@@ -46,6 +58,10 @@ def _of_pair(asked: Choices, inverted: str) -> Iterator[Edit]:
     yield Edit(inverted, {"log_ratio": "inverted"})
     yield Edit("exp(|D|)", {"log_ratio": "absolute"})
     yield Edit("log-probs of the second policy shifted by one token", {"log_ratio": "next"})
+    yield Edit("log-probs of the second policy of the token before", {"log_ratio": "previous"})
+    yield Edit("log-probs added, not subtracted", {"log_ratio": "added"})
+    yield Edit("exp of the difference of probabilities, not of log-probs", {"log_ratio": "of probabilities"})
+    yield Edit("log-probs of the first policy ignored: 1 over the probability of the second one", {"log_ratio": "second"})
     yield Edit("each row with the log-probs of the second policy of the next row", {"log_ratio": "next row"})
     yield Edit("log-probs of the second policy ignored: the probability of the first one", {"log_ratio": "first"})
     yield from mistakes("form", FORMS)
@@ -110,9 +126,14 @@ def _corrections(asked: Choices) -> Iterator[Edit]:
     if asked["level"] != "token":
         yield Edit("the weight of the row, repeated on each of its tokens", {"shape": "tokens"}, convention=True)
         yield Edit("each token's ratio bounded, then their product", {"bounded": "tokens"})
+        yield Edit("each token's ratio bounded, then their mean", {"bounded": "tokens, mean"})
+        yield from (Edit(words, {"of_rows": name}) for name, words in MEANS.items())
+    else:
+        yield from (Edit(words, {"form": name}) for name, words in OF_TOKENS.items())
+        yield Edit("weights divided by their mean over each row", {"after": "mean 1 by row"})
     if asked["correction"] == "mis":
-        yield Edit("1 outside the bounds, not 0", {"outside": "1"})
-        yield Edit("1 inside the bounds, not the ratio", {"outside": "1 inside"})
+        without = () if asked["low"] is not None else ("0 above", "0 below")
+        yield from mistakes("outside", OUTSIDE, without=(*without, *(("row",) if asked["level"] != "token" else ())))
         yield Edit("ends of the bounds left out", {"ends": "left out"})
     yield Edit("weights divided by their mean over the batch", {"after": "mean 1"})
     yield Edit("weights divided by their sum", {"after": "sum 1"})
@@ -133,7 +154,16 @@ def _bounds(asked: Choices) -> Iterator[Edit]:
         yield Edit("the bounds exchanged", {"low": high, "high": low})
     elif high > 1.0:
         yield Edit("a lower bound of 1/c_max", {"low": 1.0 / high})
-    yield Edit("bounds of D, not of exp(D): from −c_min to c_max", {"bounded": "logarithm"})
+    between = "up to c_max" if low is None else "from c_min to c_max"
+    yield Edit(f"bounds of D, not of exp(D): {between}", {"bounded": "logarithm"})
+    if low is not None:
+        yield Edit("bounds of D, not of exp(D): from −c_min to c_max", {"bounded": "logarithm, both ways"})
+        yield Edit("bounds of D, not of exp(D): from −c_max to c_max", {"low": high, "bounded": "logarithm, both ways"})
+        yield Edit("c_max on both sides: from 1/c_max to c_max", {"low": 1.0 / high})
+    else:
+        yield Edit("bounds of D, not of exp(D): from −c_max to c_max", {"low": high, "bounded": "logarithm, both ways"})
+    yield Edit("bounds of |D|, not of exp(D)", {"bounded": "size of the logarithm"})
+    yield Edit("bounds of r − 1, not of r", {"low": None if low is None else 1.0 + low, "high": 1.0 + high})
     yield Edit("bounds 1 − c_min and 1 + c_max", {"low": None if low is None else 1.0 - low, "high": 1.0 + high})
     yield from numbers("c_max", "high", BOUNDS, asked)
     if low is not None:
