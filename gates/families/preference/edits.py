@@ -39,6 +39,15 @@ REFERENCES = {
     "without β": "β on the policy's log-probs only, not on the reference's",
     "twice": "the reference subtracted twice",
     "half": "half of the reference subtracted",
+    "exchanged": "policy and reference exchanged: the margin with the wrong sign",
+    "previous token": "reference log-probs of the token before",
+    "rows in halves": "reference log-probs in halves: those of the first half of the rows for chosen completions",
+    "next row": "each row with the reference log-probs of the next one",
+    "batch mean": "the mean of the reference log-probs over the batch's tokens for each token",
+}
+QUANTITIES = {
+    "probabilities": "probabilities of tokens summed, not their logarithms",
+    "half": "half of each log-prob",
 }
 NOT_ALIKE = {  # the reference reduced unlike the policy, by the reduction that is asked
     "sum": {"averaged": "reference log-probs averaged over tokens, those of the policy summed"},
@@ -64,10 +73,14 @@ SLOTS = {  # what is counted; a completion has no holes
     "without last column": "the last column of the batch not counted",
     "without first column": "the first column of the batch not counted",
 }
+SWAPPED = "chosen and rejected swapped"
+ALIKE = "chosen less rejected; the margin's sign, or policy and reference exchanged, is the same"
 SIDES = {
-    "swapped": "chosen and rejected swapped",
+    "swapped": SWAPPED,
     "halves": "the first half of the rows taken as chosen, the second as rejected",
     "next pair": "each chosen completion against the rejected one of the next pair",
+    "first rejected": "every chosen completion against the rejected one of the first pair",
+    "means": "the mean of the chosen completions against the mean of the rejected ones: one margin for the batch",
 }
 LIKELIHOODS = {
     "none": "no likelihood term",
@@ -98,6 +111,9 @@ PENALTIES = {
     "without β": "DPOP's penalty not multiplied by β",
     "outside": "DPOP's penalty added to the loss, outside the sigmoid",
     "by tokens": "DPOP's max(0, ·) of each token, not of the sum",
+    "both": "DPOP's penalty on both completions that fell behind",
+    "of the pair": "DPOP's penalty on the margin that is below 0, not on the chosen completion",
+    "averaged": "DPOP's penalty of the chosen completion's mean, not of its sum",
 }
 FORMS = {
     "sigmoid": "σ in the place of log σ",
@@ -105,6 +121,9 @@ FORMS = {
     "squared hinge": "the hinge squared",
     "negative margin": "−z without a sigmoid",
     "perceptron": "max(0, −z), a hinge without its 1",
+    "wide hinge": "max(0, β − z), a hinge at β and not at 1",
+    "square": "(z − 1)², the square of the margin's distance from 1",
+    "log σ by half": "half of −log σ(z), half of −log σ(−z)",
     "apart": "−log σ of each side by itself, not of their difference",
     "inverted": "−log σ(−z): the margin with the wrong sign",
     "minus σ(−z)": "1 − σ(z) in the place of −log σ(z)",
@@ -177,12 +196,18 @@ def losses(asked: Choices) -> dict[str, dict[str, Any]]:
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield from mistakes("mask", SLOTS)
-    yield from mistakes("sides", SIDES)
+    symmetric = asked["number"] == "log-ratio" and asked["form"] in {"logistic", "hinge"} and not asked["penalty"]
+    plainly = symmetric and asked["nll"] == "none" and not asked["margin"]
+    yield Edit(SWAPPED, {"sides": "swapped"}, asked=ALIKE if plainly else "")
+    yield from mistakes("sides", SIDES, without=("swapped",))
+    yield from mistakes("quantity", QUANTITIES, without=() if asked["row"] == "sum" else ("half",))
+    if asked["number"] != "odds" and asked["form"] in {"logistic", "hinge"}:
+        yield Edit("ratios compared, not log-ratios: exp(chosen) − exp(rejected)", {"number": "probability"})
     if asked["reference"] == "none" and asked["number"] != "odds":
         yield Edit(REFERENCES["own"], {"reference": "own"})
     elif asked["reference"] != "none":
         alike = ("without β",) if asked["form"] == "ipo" or asked["beta"] == 1.0 else ()
-        yield from mistakes("reference", REFERENCES, without=alike)
+        yield from mistakes("reference", REFERENCES, without=(*alike, *(("exchanged",) if plainly else ())))
         yield from mistakes("reference", NOT_ALIKE.get(asked["row"], {}))
     yield Edit("no gradient of the rejected side (detached)", {"gradient": "chosen"})
     yield Edit("no gradient of the chosen side (detached)", {"gradient": "rejected"})
@@ -212,7 +237,7 @@ def _betas(asked: Choices) -> Iterator[Edit]:
 def _of_form(asked: Choices) -> Iterator[Edit]:
     if asked["form"] == "ipo":
         yield from (
-            Edit(f"target {x}", {"target": x}, asked="1/(2β)") for x in ("1/β", "β/2", "β", "1/2", "1", "0", "2/β")
+            Edit(f"target {x}", {"target": x}, asked="1/(2β)") for x in ("1/β", "β/2", "β", "1/2", "1", "0", "2/β", "−1/(2β)", "1/(4β)", "1/(2β²)")
         )
         yield from mistakes("form", SQUARES)
     else:
@@ -235,6 +260,8 @@ def _of_form(asked: Choices) -> Iterator[Edit]:
         yield Edit("the margin γ divided by β", {"margin": gamma / asked["beta"]})
         yield Edit("the margin γ added, not subtracted", {"margin": -gamma})
         yield Edit("half of the margin γ", {"margin": 0.5 * gamma})
+        yield Edit("the margin γ twice", {"margin": 2.0 * gamma})
+        yield Edit("the margin γ squared", {"margin": gamma * gamma})
     if asked["number"] == "odds":
         yield Edit("probabilities compared, not odds: log π̄ without log(1 − π̄)", {"number": "log-ratio"})
         yield Edit("log(1 − π̄) added, not subtracted", {"number": "odds, sum"})
@@ -326,7 +353,7 @@ MEANS = {
     "pairs": "divided by half of the rows",
 }
 OTHERS = frozenset(
-    ("next token", "added", "none", "own", "without β", "twice", "half")
+    ("next token", "added", "none", "own", "without β", "twice", "half", "exchanged", "previous token", "next row")
 )  # edits of the reference that also exist for single rows
 
 
@@ -340,6 +367,7 @@ def edits_of_kto(asked: Choices) -> Iterator[Edit]:
     yield from mistakes("labels", LABELS)
     yield from mistakes("mean", MEANS)
     yield from mistakes("mask", SLOTS)
+    yield from mistakes("quantity", QUANTITIES)
     yield from (Edit(REFERENCES[name], {"reference": name}) for name in sorted(OTHERS))
     for name in ("mean", "width", "longest", "root"):
         yield Edit(ROWS[name][0], {"row": name}, asked="summed over tokens")
@@ -362,6 +390,9 @@ def _constants_of_kto(asked: Choices) -> Iterator[Edit]:
     yield Edit("1 over the weights λ", {"weights": (1.0 / up, 1.0 / down)})
     yield Edit("β missing (1)", {"beta": 1.0}, asked=f"{beta:g}")
     yield Edit("β squared", {"beta": beta * beta})
+    yield from numbers("β", "beta", [x for x in BETAS if x not in {2 * beta, beta / 2}], asked)
+    yield Edit("weights λ squared", {"weights": (up * up, down * down)})
+    yield Edit("the roots of the weights λ", {"weights": (up**0.5, down**0.5)})
     yield Edit("the loss with the wrong sign", {"sign": -1.0})
 
 

@@ -27,6 +27,7 @@ def asked(call: Inputs) -> Choices:
         "mask": "given",
         "row": "sum",
         "reference": "given",
+        "quantity": "log-probs",
         "beta": call["beta"],
         "anchor": "clamped",
         "labels": "given",

@@ -10,6 +10,7 @@ from edited import ORACLES, calls, cases, edits_of, misnamed, of_edits, of_oracl
 
 from gates.diagnosis.diagnose import diagnose
 from gates.diagnosis.search import APART, MATCH
+from gates.families.preference.edits import ALIKE, SWAPPED
 from gates.families.programs import programs
 
 PROGRAMS = programs()
@@ -120,7 +121,7 @@ PAIRS = (  # pairs of edits that are told apart from everything else
     (
         "preference_loss",
         "preference.dpo.matches-definition-smoothed-ordinary-float32",
-        {"chosen and rejected swapped", "summed over pairs, not averaged"},
+        {f"{SWAPPED} (asked: {ALIKE})", "summed over pairs, not averaged"},
     ),
     (
         "preference_loss",
