@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from gates.arithmetic.narrow import in_float32
 from gates.diagnosis.diagnose import Diagnosis, in_float64
-from gates.diagnosis.factors import constant, quotient
+from gates.diagnosis.factors import Factors, constant, quotient
 from gates.diagnosis.search import MATCH, Candidate, Search, scaled
 from gates.families.program import Edit, Program, Sample
+
+FACTORS: Sequence[Factors] = (constant, quotient)
 
 
 def explains(program: Program, diagnosis: Diagnosis, samples: Sequence[Sample]) -> bool:
@@ -67,9 +69,6 @@ def _fits(search: Search, candidate: Candidate, diagnosis: Diagnosis) -> bool:
         return search.distance(candidate, outputs=outputs, enough=MATCH) <= MATCH
     return any(
         times.factor.words == diagnosis.factor and search.distance(times, outputs=outputs, enough=MATCH) <= MATCH
-        for by in _FACTORS
+        for by in FACTORS
         for times in scaled(search, candidate, tuple(outputs), by=by)
     )
-
-
-_FACTORS: Sequence[Callable[..., Iterator[object]]] = (constant, quotient)

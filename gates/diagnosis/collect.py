@@ -69,7 +69,8 @@ class _DiagnosedCase:
 
     @property
     def named(self) -> bool:
-        return self.diagnosis.kind in NAMED
+        """Whether one definition is named."""
+        return self.diagnosis.kind in NAMED - {"ambiguous"}
 
 
 def _diagnosed(
@@ -89,7 +90,7 @@ def _diagnosed(
     best: _DiagnosedCase | None = None
     for verdict, thorough in _tries(ordered[:TRIES], richest):
         diagnosed = asked.diagnosed(verdict, thorough=thorough)
-        if diagnosed is not None and (best is None or diagnosed.named):
+        if diagnosed is not None and (best is None or diagnosed.named or best.diagnosis.kind not in NAMED):
             best = diagnosed
         if best is not None and best.named:
             break

@@ -153,7 +153,13 @@ def _stages(search: Search, *, pairs: bool, coarse: bool) -> Iterator[tuple[Sequ
 
 
 def _matched(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
-    return _named([pair for pair in first_matches(search, candidates) if _decided(search, pair[0])], tried)
+    matches = [pair for pair in first_matches(search, candidates) if _decided(search, pair[0])]
+    diagnosis = _named(matches, tried)
+    twin = None if diagnosis is None or diagnosis.kind == "ambiguous" else search.coincides(matches[0][0])
+    if diagnosis is None or twin is None:
+        return diagnosis
+    words = f"cannot tell “{diagnosis.words}” or “{twin.sentence}”"
+    return replace(diagnosis, kind="ambiguous", words=words, changes={})
 
 
 def _decided(search: Search, candidate: Candidate) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gates.arithmetic.functions import Value, sqrt, where
 from gates.arithmetic.number import Floats, Number, constant
-from gates.families.advantages import edits, inputs
+from gates.families.advantages import inputs, recurrence_edits
 from gates.families.limits import limits
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.rows import Grid, misread
@@ -264,11 +264,11 @@ GAE = Program(
     op="gae",
     asked=asked,
     compute=compute,
-    edits=edits.edits_of_gae,
+    edits=recurrence_edits.edits_of_gae,
     inputs=inputs.designed_of_gae,
     outputs=("advantages",),
     places=inputs.places_of_gae,
-    presets=edits.presets_of_gae,
+    presets=recurrence_edits.presets_of_gae,
 )
 PROGRAMS = (GAE,)
 

@@ -163,12 +163,16 @@ def of_gradient(asked: Choices) -> Iterator[Edit]:
     yield Edit("the gradient on the ids alone, without that of the normaliser", {"normaliser": "constant"})
     yield Edit("the gradient of the normaliser alone, without that on the ids", {"value": "constant"})
     yield Edit("the gradient at the given ids only: other ids have none", {"at": "ids"})
-    yield Edit("the normaliser's part not weighed by the gradient of the log-probs: g·onehot − p", {"upstream": "onehot"})
+    yield Edit(
+        "the normaliser's part not weighed by the gradient of the log-probs: g·onehot − p", {"upstream": "onehot"}
+    )
     yield Edit("the ids' part not weighed by the gradient of the log-probs: onehot − g·p", {"upstream": "normaliser"})
     yield Edit("the normaliser's part with the wrong sign: g·(onehot + p)", {"upstream": "added"})
     if asked["several"]:
         yield Edit("the normaliser's part of each position's first id alone", {"upstream": "first normaliser"})
-        yield Edit("the normaliser's part by the mean over a position's ids, not the sum", {"upstream": "mean normaliser"})
+        yield Edit(
+            "the normaliser's part by the mean over a position's ids, not the sum", {"upstream": "mean normaliser"}
+        )
     if asked["with_entropy"]:
         yield Edit("the entropy's part left out", {"of_entropy": 0.0})
         yield Edit("the entropy's part with the wrong sign", {"of_entropy": -1.0})

@@ -70,8 +70,14 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 def _scale(chosen: Choices, given: Array) -> float:
     """Return the factor of the entropy's part."""
-    scales = {"averaged": 1.0 / max(given.size, 1), "times τ": chosen["tau"], "over τ": 1.0 / chosen["tau"], "ones": 1.0}
-    return float(scales.get(chosen["of_entropy"], chosen["of_entropy"]))
+    scales = {
+        "averaged": 1.0 / max(given.size, 1),
+        "times τ": chosen["tau"],
+        "over τ": 1.0 / chosen["tau"],
+        "ones": 1.0,
+    }
+    scale: float = scales.get(chosen["of_entropy"], chosen["of_entropy"])
+    return scale
 
 
 def _of_logprobs(data: Data, chosen: Choices, call: Call, g: Value, logprobs: Value) -> Value:

@@ -248,6 +248,8 @@ def _entropy(call: Call, soft: LogSoftmax) -> Value:
         soft = log_softmax(call, call.scaled(chosen["entropy_tau"]), chosen["form"])
     ids = ENTROPY_IDS[chosen["entropy_ids"]]
     logps, p, kind = soft.logps[..., ids], soft.p[..., ids], chosen["entropy"]
+    if kind in SLOPES:
+        return -call.kept(detached(SLOPES[kind](logps, p)) * soft.scaled).sum(-1)
     if kind in ENTROPIES:
         return ENTROPIES[kind](call, soft, logps, p)
     entropy = -(p * logps).sum(-1)
@@ -265,26 +267,22 @@ ENTROPIES: Mapping[
     "second order": lambda call, soft, logps, p: -log((p * p).sum(-1)),  # noqa: ARG005
     "gini": lambda call, soft, logps, p: 1.0 - (p * p).sum(-1),  # noqa: ARG005
     "of the ids, weighed": lambda call, soft, logps, p: -(exp(call.picked(logps)) * call.picked(logps)).sum(-1),  # noqa: ARG005
-    "at the ids": lambda call, soft, logps, p: -(p * logps).sum(-1) * call.picked(p)[..., 0],
+    "at the ids": lambda call, soft, logps, p: -(p * logps).sum(-1) * call.picked(p)[..., 0],  # noqa: ARG005
     "less the largest": lambda call, soft, logps, p: soft.log_sum[..., 0],  # noqa: ARG005
     "to the uniform": lambda call, soft, logps, p: (p * logps).sum(-1) + float(np.log(logps.shape[-1])),  # noqa: ARG005
     "uncertainty of the likeliest": lambda call, soft, logps, p: 1.0 - exp(-soft.log_sum[..., 0]),  # noqa: ARG005
     "perplexity": lambda call, soft, logps, p: exp(-(p * logps).sum(-1)),  # noqa: ARG005
-    "weighed": lambda call, soft, logps, p: -(detached(p * logps) * soft.scaled).sum(-1),  # noqa: ARG005  of the gradient
-    "weighed, 1": lambda call, soft, logps, p: -(detached(p * (logps + 1.0)) * soft.scaled).sum(-1),  # noqa: ARG005
-    "centred, not weighed": lambda call, soft, logps, p: -(  # noqa: ARG005
-        call.kept(detached(logps - (p * logps).sum(-1, keepdims=True)) * soft.scaled)
-    ).sum(-1),
-    "weighed, −H": lambda call, soft, logps, p: -(  # noqa: ARG005
-        detached(p * (logps + (p * logps).sum(-1, keepdims=True))) * soft.scaled
-    ).sum(-1),
-    "weighed, 1 − p": lambda call, soft, logps, p: -(  # noqa: ARG005
-        detached(p * (1.0 - p) * (logps - (p * logps).sum(-1, keepdims=True))) * soft.scaled
-    ).sum(-1),
-    "by p": lambda call, soft, logps, p: -(call.kept(detached(logps + 1.0) * soft.scaled)).sum(-1),  # noqa: ARG005
     "log-sum-exp": lambda call, soft, logps, p: soft.log_sum_exp[..., 0],  # noqa: ARG005
     "log-sum less mean": lambda call, soft, logps, p: soft.log_sum[..., 0] - (p * soft.z).sum(-1),  # noqa: ARG005
     "log-sum-exp less mean": lambda call, soft, logps, p: soft.log_sum_exp[..., 0] - (p * soft.scaled).sum(-1),  # noqa: ARG005
+}
+SLOPES: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of log p and p: minus the gradient by x/τ
+    "weighed": lambda logps, p: p * logps,
+    "weighed, 1": lambda logps, p: p * (logps + 1.0),
+    "centred, not weighed": lambda logps, p: logps - (p * logps).sum(-1, keepdims=True),
+    "weighed, −H": lambda logps, p: p * (logps + (p * logps).sum(-1, keepdims=True)),
+    "weighed, 1 − p": lambda logps, p: p * (1.0 - p) * (logps - (p * logps).sum(-1, keepdims=True)),
+    "by p": lambda logps, p: logps + 1.0,  # noqa: ARG005
 }
 FACTORS: Mapping[str, Callable[[int, float], float]] = {
     "negated": lambda size, tau: -1.0,  # noqa: ARG005

@@ -128,7 +128,10 @@ def _caps(asked: Choices) -> Iterator[Edit]:
     yield Edit("the capped weight times the probability of the token, not its logarithm", {"pick": "probability"})
     yield Edit("the capped weight times the ratio, not log π", {"pick": "times the ratio"})
     yield Edit("a weight of 1 beyond the cap", {"pick": "1 beyond"})
-    yield Edit("the capped weight takes PPO's minimum by the sign of A: no gradient beyond the cap where A > 0", {"pick": "PPO"})
+    yield Edit(
+        "the capped weight takes PPO's minimum by the sign of A: no gradient beyond the cap where A > 0",
+        {"pick": "PPO"},
+    )
     yield from numbers("ε_high", "high", CAPS, asked)
 
 

@@ -82,7 +82,14 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 
 OF_TOP = ("threshold", "share")  # choices of which the tokens that train depend
-OF_WEIGHTS = ("correction", "correction level", "bounds", "of", "after", "bounded")  # choices of which the correction depends
+OF_WEIGHTS = (
+    "correction",
+    "correction level",
+    "bounds",
+    "of",
+    "after",
+    "bounded",
+)  # choices of which the correction depends
 
 
 def _key(chosen: Choices, names: Iterable[str]) -> tuple[Any, ...]:

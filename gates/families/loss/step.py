@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic import bounded
-from gates.arithmetic.functions import Value, absolute, clip, detached, exp, maximum, minimum, plain, sigmoid, sqrt, where
+from gates.arithmetic.functions import (
+    Value,
+    absolute,
+    clip,
+    detached,
+    exp,
+    maximum,
+    minimum,
+    plain,
+    sigmoid,
+    sqrt,
+    where,
+)
 from gates.arithmetic.number import UNIT, Number
 from gates.families.program import Choices, Data
 from gates.families.rows import Grid, misread, tokens, total

@@ -118,8 +118,8 @@ def _times_logarithm(step: Step, weight: Value, a: Value, ratio: Value) -> Value
         return weight * a * step.lp if pick == "alive" else weight * a
     if pick == "no weight":
         return a * step.lp
-    scores = {"probability": lambda: exp(step.lp), "times the ratio": lambda: ratio}
-    return detached(weight) * a * scores.get(pick, lambda: step.lp)()
+    score = exp(step.lp) if pick == "probability" else ratio if pick == "times the ratio" else step.lp
+    return detached(weight) * a * score
 
 
 def _tapered(step: Step, a: Value, log_ratio: Value) -> Value:

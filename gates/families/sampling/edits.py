@@ -20,7 +20,6 @@ TOP_P = {
     "ascending": "top-p of the ascending sums: tokens stay while the mass of the less likely ones exceeds p",
     "least likely": "top-p from the wrong end: the least likely tokens stay",
     "each": "tokens of a probability of 1 − p, in the place of top-p's sums",
-    "each above p": "tokens of a probability of p or more, in the place of top-p's sums",
     "of the largest": "tokens of at least p times the largest probability, in the place of top-p's sums",
 }
 TOP_K = {
@@ -35,7 +34,6 @@ MIN_P = {
     "share squared": "min-p's share squared",
     "of log-probs": "min-p times the largest log-prob, not the largest probability",
     "difference": "the largest probability less min-p as the threshold, not times min-p",
-    "of the mean": "min-p relative to the mean probability, not to the largest",
     "below": "min-p removes the tokens above its threshold but the likeliest, not those below",
 }
 XTC = {

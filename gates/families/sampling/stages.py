@@ -151,7 +151,6 @@ TOP_P: Mapping[str, Callable[[Array, Array, Array, float], Array]] = {  # positi
     "ascending": lambda p, before, through, limit: (1.0 - before) - limit,  # noqa: ARG005
     "least likely": lambda p, before, through, limit: limit - (1.0 - through),  # noqa: ARG005
     "each": lambda p, before, through, limit: p - (1.0 - limit),  # noqa: ARG005
-    "each above p": lambda p, before, through, limit: p - limit,  # noqa: ARG005
     "of the largest": lambda p, before, through, limit: p - limit * p.max(axis=-1, keepdims=True),  # noqa: ARG005
 }
 
@@ -179,7 +178,6 @@ MIN_P: Mapping[
     "share squared": lambda p, largest, x, best, share: (p - largest * share**2,),  # noqa: ARG005
     "of log-probs": lambda p, largest, x, best, share: (log(p + 1e-300) - log(largest) * share,),  # noqa: ARG005
     "difference": lambda p, largest, x, best, share: (p - (largest - share),),  # noqa: ARG005
-    "of the mean": lambda p, largest, x, best, share: (p - p.sum(-1, keepdims=True) * (share / p.shape[-1]),),  # noqa: ARG005
     "below": lambda p, largest, x, best, share: (largest * share - p,),  # noqa: ARG005
 }
 

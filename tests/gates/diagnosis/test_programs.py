@@ -66,6 +66,9 @@ NAMED: Mapping[str, tuple[int, tuple[str, ...]]] = {  # of every n-th edit, each
     "policy_loss": (6, (FIRST,)),
     "preference_loss": (17, (FIRST,)),
     "kto_loss": (3, (FIRST,)),
+    "prefer": (1, (FIRST,)),
+    "best_of_n": (1, (FIRST,)),
+    "winner_loss": (2, (FIRST,)),
     "importance_ratio": (
         5,
         ("token-masked-typical-float32", "seq_mean-holes-apart-float32", "seq_sum-flat-typical-float32"),
