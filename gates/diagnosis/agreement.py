@@ -16,13 +16,15 @@ FACTORS: Sequence[Factors] = (constant, quotient)
 def explains(program: Program, diagnosis: Diagnosis, samples: Sequence[Sample]) -> bool:
     """Return whether what a diagnosis names gives a subject's outputs for the calls of another case.
 
+    What is asked in lower precision explains every case; a constant explains none, and another case has its own.
+
     Args:
         program: the forward definition of the op.
         diagnosis: a name that has edits or a factor.
         samples: the subject's answers to the designed calls of the other case.
     """
     if not diagnosis.edits and not diagnosis.factor:
-        return True
+        return diagnosis.kind != "constant"
 
     def fits() -> bool:
         search = Search(program, samples, program.asked(samples[0].inputs))

@@ -132,7 +132,7 @@ def _everywhere(
             best = other
         elif best.diagnosis.factor or any(edit.alone for edit in best.diagnosis.edits):
             return other if not other.named else replace(best, diagnosis=Diagnosis("nothing known"))
-        elif best.diagnosis.kind == other.diagnosis.kind == "convention":
+        elif best.diagnosis.kind == other.diagnosis.kind and best.diagnosis.kind in {"convention", "constant"}:
             continue
         else:
             words = f"{best.diagnosis.words}; and more in {verdict.case}"

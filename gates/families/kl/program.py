@@ -130,18 +130,20 @@ def _pair(rows: Rows) -> tuple[Value, Value]:
     if kind in {"to old", "of old"}:
         old = rows.grid.lifted(rows.data, "old")
         return (rows.lp, old) if kind == "to old" else (old, rows.ref)
-    columns = np.arange(rows.counts.shape[1])
-    if kind == "next token":
-        return rows.lp, rows.ref[:, np.minimum(columns + 1, columns[-1])]
-    if kind == "previous token":
-        return rows.lp, rows.ref[:, np.maximum(columns - 1, 0)]
-    if kind in {"reference ignored", "added"}:
-        return rows.lp, rows.ref * 0.0 if kind == "reference ignored" else -rows.ref
     if kind == "of probabilities":
         return exp(rows.lp), exp(rows.ref)
-    if kind == "next row":
-        return rows.lp, rows.ref[np.roll(np.arange(len(rows.counts)), -1)]
+    if kind in REFERENCES:
+        return rows.lp, REFERENCES[kind](rows.ref)
     return (rows.lp, rows.ref) if kind == "given" else (rows.ref, rows.lp)
+
+
+REFERENCES: Mapping[str, Callable[[Value], Value]] = {  # in the place of the reference log-probs, (B, T)
+    "next token": lambda ref: ref[:, np.minimum(np.arange(ref.shape[1]) + 1, ref.shape[1] - 1)],
+    "previous token": lambda ref: ref[:, np.maximum(np.arange(ref.shape[1]) - 1, 0)],
+    "next row": lambda ref: ref[np.roll(np.arange(ref.shape[0]), -1)],
+    "reference ignored": lambda ref: ref * 0.0,
+    "added": lambda ref: -ref,
+}
 
 
 def _largest(rows: Rows, kl: Value) -> Value:

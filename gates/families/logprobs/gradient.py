@@ -56,7 +56,7 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
         slope = _formula(call, g, g_entropy)
     else:
         forward = outputs(call)
-        loss = _of_logprobs(data, chosen, call, g, forward["logprobs"])
+        loss = _of_logprobs(data, chosen, g, forward["logprobs"])
         if g_entropy is not None:
             loss = loss + (g_entropy * forward["entropy"]).sum()
         (slope,) = gradient(loss, call.x)
@@ -70,17 +70,16 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 def _scale(chosen: Choices, given: Array) -> float:
     """Return the factor of the entropy's part."""
-    scales = {
+    scales: dict[Any, float] = {
         "averaged": 1.0 / max(given.size, 1),
         "times τ": chosen["tau"],
         "over τ": 1.0 / chosen["tau"],
         "ones": 1.0,
     }
-    scale: float = scales.get(chosen["of_entropy"], chosen["of_entropy"])
-    return scale
+    return scales[chosen["of_entropy"]] if chosen["of_entropy"] in scales else float(chosen["of_entropy"])
 
 
-def _of_logprobs(data: Data, chosen: Choices, call: Call, g: Value, logprobs: Value) -> Value:
+def _of_logprobs(data: Data, chosen: Choices, g: Value, logprobs: Value) -> Value:
     """Return Σ g·lp, or what an edit makes of its two parts, that of the ids and that of the normaliser."""
     kind = chosen["upstream"]
     if kind not in PARTS:
