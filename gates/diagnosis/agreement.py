@@ -49,12 +49,16 @@ def _candidates(search: Search, named: Sequence[Edit]) -> Iterator[Candidate]:
 
 
 def _alike(search: Search, named: Edit) -> list[Edit]:
-    """Return the edits of a case that have a name, or make its choice with the constants of the case."""
+    """Return the edits of a case that have a name or make its choice with the constants of the case, then the edit itself.
+
+    A case may lack an edit because another one says the same where there is no KL, or because it asks for no mask.
+    """
     edits = [*search.program.edits(search.asked), *search.program.fitted(search.asked, search.samples)]
     exact = [edit for edit in edits if edit.words == named.words or edit.changes == named.changes]
     if exact or named.alone:
         return exact
-    return [edit for edit in edits if _without_digits(edit.words) == _without_digits(named.words) and not edit.alone]
+    alike = (edit for edit in edits if _without_digits(edit.words) == _without_digits(named.words) and not edit.alone)
+    return [*alike, named]
 
 
 def _without_digits(words: str) -> str:
@@ -68,7 +72,10 @@ def _fits(search: Search, candidate: Candidate, diagnosis: Diagnosis) -> bool:
     if others and search.distance(Candidate(), outputs=others, enough=MATCH) > MATCH:
         return False
     if not diagnosis.factor:
-        return search.distance(candidate, outputs=outputs, enough=MATCH) <= MATCH
+        try:
+            return search.distance(candidate, outputs=outputs, enough=MATCH) <= MATCH
+        except (KeyError, TypeError):  # a choice that needs a constant which the case lacks
+            return False
     return any(
         times.factor.words == diagnosis.factor and search.distance(times, outputs=outputs, enough=MATCH) <= MATCH
         for by in FACTORS

@@ -29,6 +29,8 @@ def computed(case: str, words: str) -> list[Sample]:
 
 
 class TestExplains:
+    """Whether the name of one case explains another."""
+
     def test_a_size_explains_another_case_with_this_size(self) -> None:
         named = diagnose(WEIGHTS, computed(ONE_SIDED, LARGE))
         assert named.words.startswith(LARGE)
