@@ -24,7 +24,7 @@ COARSE_OF_FLOAT64 = 1e9  # float32 where float64 is asked: 2⁵³/2²⁴ is 5e8
 HALF = 0.05  # relative error of a loss in half precision
 COARSEST = 2.0**-7  # relative error of a number of bfloat16, rounded twice
 BESIDE = (0.95, 1.05)  # of a size: one that gives the same outputs leaves the size open
-LARGEST = 1e6  # of a size that is checked so
+SMALLEST, LARGEST = 0.02, 1e6  # of a size that is checked so; an ε may be below rounding
 SHIFTED = 3.0  # the mean error in deviations: a rounding's, truncated ones included, has less
 
 
@@ -167,7 +167,7 @@ def _decided(search: Search, candidate: Candidate) -> bool:
     for edit in candidate.edits:
         if edit.alone and len(edit.changes) == 1:
             ((name, size),) = edit.changes.items()
-            if not isinstance(size, float) or not 0.0 < abs(size) < LARGEST:
+            if not isinstance(size, float) or not SMALLEST < abs(size) < LARGEST:
                 continue
             near = (Candidate((replace(edit, changes={name: share * size}),)) for share in BESIDE)
             if any(search.same(candidate, beside) for beside in near):

@@ -200,7 +200,8 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     plainly = symmetric and asked["nll"] == "none" and not asked["margin"]
     yield Edit(SWAPPED, {"sides": "swapped"}, asked=ALIKE if plainly else "")
     yield from mistakes("sides", SIDES, without=("swapped",))
-    yield from mistakes("quantity", QUANTITIES, without=() if asked["row"] == "sum" else ("half",))
+    alike = () if asked["row"] == "sum" else ("half",)
+    yield from mistakes("quantity", QUANTITIES, without=QUANTITIES if asked["number"] == "odds" else alike)
     if asked["number"] != "odds" and asked["form"] in {"logistic", "hinge"}:
         yield Edit("ratios compared, not log-ratios: exp(chosen) − exp(rejected)", {"number": "probability"})
     if asked["reference"] == "none" and asked["number"] != "odds":

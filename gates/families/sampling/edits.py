@@ -69,7 +69,6 @@ RESULTS = {
     "of the model": "the model's own log-probs of the tokens that stay, without temperature and renormalisation",
     "logits": "logits of the tokens that stay, not normalised",
     "probabilities": "probabilities, not their logarithms",
-    "bits": "log-probs in bits, to base 2",
 }
 
 

@@ -117,7 +117,6 @@ RESULTS: Mapping[str, Callable[[Value, Value, Rows], Value]] = {
     "of the model": lambda x, logits, rows: log_softmax(x, rows.possible),  # noqa: ARG005
     "logits": lambda x, logits, rows: logits,  # noqa: ARG005
     "probabilities": lambda x, logits, rows: exp(log_softmax(logits, rows.alive)),  # noqa: ARG005
-    "bits": lambda x, logits, rows: log_softmax(logits, rows.alive) * (1.0 / float(np.log(2.0))),  # noqa: ARG005
 }
 
 PROGRAM = Program(
