@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gates.diagnosis import samples
+from gates.diagnosis.agreement import explains
 from gates.diagnosis.diagnose import Diagnosis, diagnose
 from gates.families.program import Program, Sample
 from gates.families.programs import programs
@@ -68,7 +69,8 @@ class _DiagnosedCase:
 
     @property
     def named(self) -> bool:
-        return self.diagnosis.kind in NAMED
+        """Whether one definition is named."""
+        return self.diagnosis.kind in NAMED - {"ambiguous"}
 
 
 def _diagnosed(
@@ -88,7 +90,7 @@ def _diagnosed(
     best: _DiagnosedCase | None = None
     for verdict, thorough in _tries(ordered[:TRIES], richest):
         diagnosed = asked.diagnosed(verdict, thorough=thorough)
-        if diagnosed is not None and (best is None or diagnosed.named):
+        if diagnosed is not None and (best is None or diagnosed.named or best.diagnosis.kind not in NAMED):
             best = diagnosed
         if best is not None and best.named:
             break
@@ -98,7 +100,7 @@ def _diagnosed(
         diagnosed = asked.diagnosed(verdict, thorough=True)
         if diagnosed is not None and diagnosed.named and best.diagnosis.words in diagnosed.diagnosis.words:
             best = diagnosed
-    if best is not None and best.diagnosis.kind == "convention":
+    if best is not None and best.named:
         best = _everywhere(asked, best, ordered)
     return None if best is None else record(program, best, seconds=time.monotonic() - start)
 
@@ -108,23 +110,33 @@ def _everywhere(
     best: _DiagnosedCase,
     verdicts: Sequence[Verdict],
 ) -> _DiagnosedCase:
-    """Return a diagnosis of another choice, or one of a mistake if other failing cases are more than that choice.
+    """Return a name that explains every kind of failing case, or one that says what more there is.
 
-    A loss may make another choice and, where there is a KL, a mistake too.
+    A loss may make another choice and, where there is a KL, a mistake too. A size or a factor that fits one case alone is
+    a coincidence, and no name.
     """
 
-    def switched_on(verdict: Verdict) -> frozenset[str]:
+    def switched_on(verdict: Verdict) -> frozenset[tuple[str, str]]:
         conventions = asked.planned[verdict.gate, verdict.subject, verdict.case].case.conventions
-        return frozenset(name for name, choice in conventions.items() if choice is not None and choice is not False)
+        return frozenset((k, str(x)) for k, x in conventions.items() if x is not None and x is not False)
 
     kinds = {switched_on(verdict): verdict for verdict in reversed(verdicts)}
     kinds.pop(switched_on(best.verdict), None)
     for verdict in sorted(kinds.values(), key=lambda verdict: -len(switched_on(verdict)))[:TRIES]:
+        if asked.explained(best.diagnosis, verdict):
+            continue
         other = asked.diagnosed(verdict, thorough=False)
-        if other is not None and other.diagnosis.kind not in {"convention", "as asked", "ambiguous"}:
+        if other is None or other.diagnosis.kind in {"as asked", "ambiguous"}:
+            continue
+        if other.named and asked.explained(other.diagnosis, best.verdict):
+            best = other
+        elif best.diagnosis.factor or any(edit.alone for edit in best.diagnosis.edits):
+            return other if not other.named else replace(best, diagnosis=Diagnosis("nothing known"))
+        elif best.diagnosis.kind == other.diagnosis.kind and best.diagnosis.kind in {"convention", "constant"}:
+            continue
+        else:
             words = f"{best.diagnosis.words}; and more in {verdict.case}"
-            if other.named:
-                words += f": {other.diagnosis.words}"
+            words += f": {other.diagnosis.words}" if other.named else ""
             return replace(best, diagnosis=replace(best.diagnosis, kind="mistake", words=words, changes={}))
     return best
 
@@ -147,15 +159,24 @@ class _Asked:
 
     def diagnosed(self, verdict: Verdict, *, thorough: bool) -> _DiagnosedCase | None:
         """Diagnose a case; None if the subject answered too few calls."""
+        answered = self.answered(verdict)
+        if len(answered) < samples.LEAST:
+            return None
+        return _DiagnosedCase(diagnose(self.program, answered, pairs=thorough, coarse=thorough), verdict, len(answered))
+
+    def explained(self, diagnosis: Diagnosis, verdict: Verdict) -> bool:
+        """Whether the name of another case explains this one; it does if the subject answered too few calls."""
+        answered = self.answered(verdict)
+        return len(answered) < samples.LEAST or explains(self.program, diagnosis, answered)
+
+    def answered(self, verdict: Verdict) -> list[Sample]:
+        """Return the subject's answers to the designed calls of a case."""
         case = chosen(self.planned[verdict.gate, verdict.subject, verdict.case], self.worker.hello)
         key = f"{verdict.gate} {verdict.case}"
         if key not in self.answers:
             example = samples.example(case.gate, case.case, verdict.seed, self.program.op)
             self.answers[key] = samples.ask(self.program, self.worker, example) if example is not None else []
-        answered = self.answers[key]
-        if len(answered) < samples.LEAST:
-            return None
-        return _DiagnosedCase(diagnose(self.program, answered, pairs=thorough, coarse=thorough), verdict, len(answered))
+        return self.answers[key]
 
 
 def _settings(planned: PlannedCase) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from gates.arithmetic.narrow import in_float32
 from gates.diagnosis.factors import constant, quotient
 from gates.diagnosis.search import APART, MATCH, SURE, Candidate, Search, difference, first_matches, scaled
-from gates.families.program import Choices, Program, Sample
+from gates.families.program import Choices, Edit, Program, Sample
 from gates.model import IN_FLOAT32, Array
 
 Kind = Literal[
@@ -23,6 +23,8 @@ COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther
 COARSE_OF_FLOAT64 = 1e9  # float32 where float64 is asked: 2⁵³/2²⁴ is 5e8
 HALF = 0.05  # relative error of a loss in half precision
 COARSEST = 2.0**-7  # relative error of a number of bfloat16, rounded twice
+BESIDE = (0.95, 1.05)  # of a size: one that gives the same outputs leaves the size open
+SMALLEST, LARGEST = 0.02, 1e6  # of a size that is checked so; an ε may be below rounding
 SHIFTED = 3.0  # the mean error in deviations: a rounding's, truncated ones included, has less
 
 
@@ -39,6 +41,9 @@ class Diagnosis:
         next_rho: the same, or a lower bound of it, for the nearest candidate of another meaning.
         tried: number of candidates compared.
         changes: the choices that a named convention makes instead of those asked.
+        edits: the edits of a name.
+        factor: the words of the factor of a name.
+        outputs: the outputs that a name is about; empty: all.
     """
 
     kind: Kind
@@ -48,6 +53,9 @@ class Diagnosis:
     next_rho: float = float("nan")
     tried: int = 0
     changes: Choices = field(default_factory=dict)
+    edits: tuple[Edit, ...] = ()
+    factor: str = ""
+    outputs: tuple[str, ...] = ()
 
 
 def diagnose(
@@ -78,7 +86,7 @@ def diagnose(
 def _in_either(samples: Sequence[Sample], search: Callable[..., Diagnosis], *, coarse: bool = True) -> Diagnosis:
     """Return the result of a search; if float64 samples have no name, of one whose limits are those of float32 arithmetic."""
     diagnosis = search(coarse=coarse)
-    if diagnosis.kind not in {"lower precision", "nothing known"} or not _in_float64(samples):
+    if diagnosis.kind not in {"lower precision", "nothing known"} or not in_float64(samples):
         return diagnosis
     with in_float32():
         narrow = search(coarse=False)
@@ -145,7 +153,26 @@ def _stages(search: Search, *, pairs: bool, coarse: bool) -> Iterator[tuple[Sequ
 
 
 def _matched(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
-    return _named(first_matches(search, candidates), tried)
+    matches = [pair for pair in first_matches(search, candidates) if _decided(search, pair[0])]
+    diagnosis = _named(matches, tried)
+    twin = None if diagnosis is None or diagnosis.kind == "ambiguous" else search.coincides(matches[0][0])
+    if diagnosis is None or twin is None:
+        return diagnosis
+    words = f"cannot tell “{diagnosis.words}” or “{twin.sentence}”"
+    return replace(diagnosis, kind="ambiguous", words=words, changes={})
+
+
+def _decided(search: Search, candidate: Candidate) -> bool:
+    """Whether a size in a name is that of the outputs: with a size a little off, some output would be another."""
+    for edit in candidate.edits:
+        if edit.alone and len(edit.changes) == 1:
+            ((name, size),) = edit.changes.items()
+            if not isinstance(size, float) or not SMALLEST < abs(size) < LARGEST:
+                continue
+            near = (Candidate((replace(edit, changes={name: share * size}),)) for share in BESIDE)
+            if any(search.same(candidate, beside) for beside in near):
+                return False
+    return True
 
 
 def identify(program: Program, samples: Sequence[Sample]) -> Diagnosis:
@@ -184,10 +211,11 @@ def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis 
         both = " or ".join(f"“{candidate.sentence}”" for candidate, _ in matches[:2])
         return Diagnosis("ambiguous", f"cannot tell {both}", rho=rho, next_rho=following, tried=tried)
     if best.factor.words:
-        return Diagnosis("scaled", _times(best), rho=rho, next_rho=following, tried=tried)
+        times = best.factor.words
+        return Diagnosis("scaled", _times(best), "", rho, following, tried, edits=best.edits, factor=times)
     kind: Kind = "convention" if all(edit.convention for edit in best.edits) else "mistake"
     changes = {name: choice for edit in best.edits for name, choice in edit.changes.items()}
-    return Diagnosis(kind, best.sentence, rho=rho, next_rho=following, tried=tried, changes=changes)
+    return Diagnosis(kind, best.sentence, "", rho, following, tried, changes, best.edits)
 
 
 def _times(candidate: Candidate) -> str:
@@ -204,7 +232,8 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
         diagnosis = _named(first_matches(search, times, ("gradient",)), tried + 1)
     if diagnosis is None or diagnosis.kind == "ambiguous":
         return diagnosis
-    return replace(diagnosis, words=f"the loss as asked, its gradient that of: {diagnosis.words}")
+    words = f"the loss as asked, its gradient that of: {diagnosis.words}"
+    return replace(diagnosis, words=words, outputs=("gradient",))
 
 
 def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
@@ -213,7 +242,8 @@ def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
     if rho > MATCH or _half(search):
         return None
     if diagnosis := _named(first_matches(search, candidates, ("loss",)), tried):
-        return replace(diagnosis, words=f"the gradient as asked, its loss that of: {diagnosis.words}")
+        words = f"the gradient as asked, its loss that of: {diagnosis.words}"
+        return replace(diagnosis, words=words, outputs=("loss",))
     for times in chain.from_iterable(scaled(search, Candidate(), ("loss",), by=by) for by in (constant, quotient)):
         if search.distance(times, outputs=("loss",)) <= MATCH:
             words = f"the gradient fits, the loss is off by a factor: times {times.factor.words}"
@@ -285,7 +315,7 @@ def _of_quantity(search: Search, output: str) -> str:
 
 def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
     """Return the nearest candidate in lower precision, if every other one is `APART` times farther."""
-    double = _in_float64(search.samples)
+    double = in_float64(search.samples)
     coarse = COARSE_OF_FLOAT64 if double else COARSE
     share = SURE if double else HALF
     likely = [one for one in candidates if search.possible(one, within=coarse, share=share)]
@@ -301,7 +331,8 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     return Diagnosis("lower precision", computed, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
 
 
-def _in_float64(samples: Sequence[Sample]) -> bool:
+def in_float64(samples: Sequence[Sample]) -> bool:
+    """Return whether the calls of samples hold float64 data."""
     arrays = [value for value in samples[0].inputs.values() if isinstance(value, np.ndarray)]
     return any(array.dtype == np.float64 for array in arrays)
 

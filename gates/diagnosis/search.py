@@ -25,6 +25,7 @@ MATCH, APART = 3.0, 30.0
 NEAR = 1e3  # limits of the asked definition: a candidate whose float64 values are farther off is not evaluated in full
 ALIKE = 1e-2  # relative distance of quotients of plain values that may be one factor
 SURE = 1e-3  # relative distance of plain values at which a candidate cannot match
+ELSEWHERE = (1, 2, 3, 4)  # seeds of calls that no subject answers
 FEW = 0.5  # largest share of void elements in a candidate that may match
 
 
@@ -64,6 +65,8 @@ class Search:
     _parts: dict[int, dict[Any, Value]] = field(default_factory=dict)
     _quick: dict[tuple[Any, int], dict[str, Array]] = field(default_factory=dict)
     _room: list[dict[str, Array]] = field(default_factory=list)
+    _alike: list[tuple[Candidate, Candidate]] = field(default_factory=list)
+    _elsewhere: list[Any] = field(default_factory=list)
     _table: Array | None = None
 
     @property
@@ -103,6 +106,31 @@ class Search:
                 room = np.where(np.isfinite(limit), limit, 0.0) + np.where(np.isfinite(other_limit), other_limit, 0.0)
                 apart = difference(x * p, y * q)
                 if not np.all((apart <= room) | np.isinf(limit) | np.isinf(other_limit)):
+                    return False
+        return True
+
+    def note(self, first: Candidate, second: Candidate) -> None:
+        """Keep a candidate that agrees with an earlier one on every sample."""
+        self._alike.append((first, second))
+
+    def coincides(self, candidate: Candidate) -> Candidate | None:
+        """Return a candidate that agrees with another on every sample, but not on calls drawn anew; None without one."""
+        twins = [twin for first, twin in self._alike if first is candidate]
+        if twins and not self._elsewhere:
+            for seed in ELSEWHERE:
+                self._elsewhere.extend(self.program.inputs(self.samples[0].inputs, np.random.default_rng(seed)))
+        return next((twin for twin in twins if not self._same_elsewhere(candidate, twin)), None)
+
+    def _same_elsewhere(self, first: Candidate, second: Candidate) -> bool:
+        """Whether plain values of two candidates agree up to a share that tells no sizes of ε apart."""
+        for inputs in self._elsewhere:
+            a, b = (values(self.program, inputs, each.choices(self.asked)) for each in (first, second))
+            for output in set(a) & set(self.outputs):
+                x, y = a[output] * first.factor.of(inputs), b[output] * second.factor.of(inputs)
+                if x.shape != y.shape:
+                    return False
+                apart, size = difference(x, y), np.maximum(np.abs(x), np.abs(y))
+                if np.any((apart > SURE * size) | (np.isinf(apart) & (x != y))):
                     return False
         return True
 
@@ -276,8 +304,13 @@ def first_matches(
         if not search.possible(candidate, outputs):
             continue
         rho = search.distance(candidate, outputs=outputs, enough=APART)
-        if rho < APART and not any(search.same(candidate, other, outputs) for other, _ in matches):
+        if rho >= APART:
+            continue
+        twin = next((other for other, _ in matches if search.same(candidate, other, outputs)), None)
+        if twin is None:
             matches.append((candidate, rho))
+        else:
+            search.note(twin, candidate)
     return sorted(matches, key=lambda pair: pair[1])
 
 

@@ -21,6 +21,7 @@ FORMULAS = (  # modules of gates.families
     "packing.program",
     "preference.kto",
     "preference.program",
+    "preference.winners",
     "ratio.program",
     "ratio.statistics",
     "sampling.draws",

@@ -69,6 +69,13 @@ def _less_members_before(groups: Value, scored: Array) -> Value:
     return groups - sums / np.maximum((scored[:, None, :] & before).sum(axis=-1), 1.0)
 
 
+def _less_halves(groups: Value, scored: Array) -> Value:
+    """Return the rewards less the mean of their half of the batch."""
+    first = (np.arange(scored.size) < scored.size // 2).reshape(scored.shape)
+    means = [_batch_mean(groups, scored & rows) for rows in (first, ~first)]
+    return groups - where(first, means[0] * np.ones(scored.shape), means[1] * np.ones(scored.shape))
+
+
 def _less_batch_others(groups: Value, scored: Array) -> Value:
     every = total(groups, scored).sum(0, keepdims=True)
     return groups - (every - groups) / float(max(scored.sum() - 1, 1))
@@ -115,5 +122,8 @@ BASELINES: Mapping[str, Callable[[Value, Array], Value]] = {
     "largest other": _less_largest_other,
     "members before": _less_members_before,
     "last": lambda groups, scored: groups - groups[:, -1:],  # noqa: ARG005
+    "previous group": lambda groups, scored: groups - mean(groups, scored)[np.arange(len(scored)) - 1],
+    "first group": lambda groups, scored: groups - mean(groups, scored)[:1],
+    "half batch": _less_halves,
     "none": lambda groups, scored: groups,  # noqa: ARG005
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.edits import conventions_first, declarations, mistakes, numbers, others
+from gates.families.edits import conventions_first, declarations, mistakes, others
 from gates.families.program import Choices, Edit, Sample
 
 SIZES = (1e-12, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
@@ -65,6 +65,9 @@ BASELINES = {
     "largest other": ("the largest reward of the other members of the group", False),
     "members before": ("the mean of the members before, from the group's first on", False),
     "last": ("the last reward of the group", False),
+    "previous group": ("the mean of the previous group", False),
+    "first group": ("the mean of the first group for every group", False),
+    "half batch": ("the mean of each half of the batch, as if it were on two ranks", False),
 }
 DECLARED = {  # as a subject declares what it computes, if it means it
     "ddof": declarations("ddof", (0, 1, None)),
@@ -87,7 +90,15 @@ SPREADS = {
     "group means": "the deviation of the groups' means",
     "√(n + 1)": "the root of the sum of squares over n + 1",
     "sum of squares": "the root of the sum of squares, not of their mean",
+    "previous group": "the deviation of the previous group",
+    "first group": "the deviation of the first group for every group",
+    "half batch": "the deviation of each half of the batch, as if it were on two ranks",
+    "median absolute deviation": "the median distance from the median",
+    "largest magnitude": "the largest |R|",
+    "mean magnitude": "the mean of |R|",
+    "quarter root": "the root of the deviation",
 }
+ELSEWHERE = ("next group", "previous group", "first group", "half batch")  # of baselines and of spreads
 LAYOUTS = {
     "every P-th row": "groups of every P-th row (P prompts), as if rows were member-major",
     "every G-th row": "statistics over the prompts, not over the members of a group (the other axis)",
@@ -111,12 +122,13 @@ AFTER = {
     "whitened": "advantages normalised over the batch once more (ddof 1)",
     "whitened, ddof 0": "advantages normalised over the batch once more (ddof 0)",
     "centred": "advantages less their mean over the batch",
+    "divided": "advantages divided by their deviation over the batch once more, not centred",
+    "signs": "the sign of each advantage, not its size",
     "positive": "advantages below 0 set to 0",
     "absolute": "the magnitude of the advantages",
 }
 CLIPS = (1.0, 2.0, 3.0, 5.0, 10.0)
 SIZES_OF_STAGES = (1e-8, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # usual values of ε
-GAMMAS, LAMBDAS = (1.0, 0.99, 0.95, 0.9), (1.0, 0.97, 0.95, 0.9, 0.0)  # usual values
 
 
 @conventions_first
@@ -182,6 +194,14 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     if asked["scale"] != "none":
         yield from mistakes("spread", SPREADS, "divided by {}", without=("of the centred",))
         yield Edit(f"divided by {SPREADS['of the centred']}", {"spread": "of the centred"}, convention=True)
+        for name in ELSEWHERE:
+            both = {"baseline": name, "spread": name}
+            yield Edit(f"both statistics from elsewhere: {BASELINES[name][0]}, {SPREADS[name]}", both)
+        yield Edit("R less the smallest, over the range (min–max)", {"baseline": "smallest", "spread": "range"})
+        yield Edit(
+            "R less the baseline over the deviation: the quotient before the difference", {"divides": "baseline"}
+        )
+        yield Edit("R over the deviation, less the baseline: not divided itself", {"divides": "reward"})
     yield from mistakes("layout", LAYOUTS)
     yield Edit("advantages returned member-major, not in the order of the rewards", {"output": "member-major"})
     yield from mistakes("times", TIMES)
@@ -189,6 +209,7 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield from (Edit(f"advantages clipped to ±{size:g}", {"clip": size}) for size in CLIPS)
     if asked["has_nan"]:
         yield Edit("unscored rewards counted as 0", {"nan": "zero"})
+        yield Edit("unscored rewards counted as 0 in the statistics", {"nan": "zero in statistics"})
         yield Edit("one unscored reward makes its whole group NaN", {"nan": "spreads"})
 
 
@@ -273,6 +294,8 @@ def edits_of_several(asked: Choices) -> Iterator[Edit]:
     yield Edit("weights in the reverse order of the reward functions", {"weights": "reversed"})
     yield Edit("weights divided by their sum", {"weights": "shares"})
     yield Edit("the first reward function alone", {"weights": "first"})
+    yield Edit("the last reward function alone", {"weights": "last"})
+    yield Edit("rewards over their group's deviation, not less its mean", {"group_centred": False})
     yield Edit(
         "statistics over the prompts, not over the members of a group (the other axis)", {"layout": "every G-th row"}
     )
@@ -314,48 +337,3 @@ def presets_of_several(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the s
     words = "the weighted sum of rewards normalised in its group, with ddof 1, std + 0.0001"
     library = 'TRL multi_objective_aggregation="sum_then_normalize"'
     yield Edit(f"{words} ({library})", {**same, "first": "none", "second": "group"}, convention=True)
-
-
-# --- generalised advantage estimation
-
-
-def edits_of_gae(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of a recurrence with these choices, conventions first."""
-    gamma, lam = asked["gamma"], asked["lam"]
-    yield Edit("advantages whitened over the batch's tokens afterwards", {"after": "whitened"}, convention=True)
-    yield from numbers("γ =", "gamma", GAMMAS, asked, convention=True)
-    yield from numbers("λ =", "lam", LAMBDAS, asked, convention=True)
-    if gamma != lam:
-        yield Edit("γ and λ exchanged", {"gamma": lam, "lam": gamma})
-    yield Edit("the trace decays by λ, not by γλ", {"trace": "λ"})
-    yield Edit("the trace decays by γ, not by γλ", {"trace": "γ"})
-    yield Edit("the trace does not decay", {"trace": "1"})
-    yield Edit("the value that follows is not discounted by γ", {"next": "V"})
-    yield Edit("the value that follows left out: δ = r − V", {"next": "0"})
-    yield Edit("the value that follows subtracted: δ = r − γV⁺ − V", {"next": "−γ V"})
-    yield Edit("the value added, not subtracted: δ = r + γV⁺ + V", {"own": "added"})
-    yield Edit("the value not subtracted: δ = r + γV⁺", {"own": "left out"})
-    yield Edit("values of the token before: shifted by one token", {"values": "before"})
-    yield Edit("rewards of the next token: shifted by one token", {"rewards": "next"})
-    yield Edit("the advantages less their mean over the batch's tokens", {"after": "centred"})
-    yield Edit(
-        "advantages whitened over the batch's tokens, by a deviation of n, not n − 1", {"after": "whitened by n"}
-    )
-    yield Edit("returns: the advantages plus the values", {"value": "returns"}, convention=True)
-    yield Edit("slots without a token stepped through, as if they were tokens", {"padding": "stepped through"})
-    yield Edit("advantages with the wrong sign", {"sign": -1.0})
-    if asked["bootstrap"] == "given":
-        yield Edit("the value after a row's last token taken for 0", {"bootstrap": "none"}, convention=True)
-    if asked["terminal"] == "given":
-        yield Edit("the ends of episodes ignored", {"terminal": "none"}, convention=True)
-        yield Edit("the flags of ends inverted", {"terminal": "inverted"})
-        yield Edit("the flags of ends shifted by one token: an episode ends one token early", {"terminal": "early"})
-        yield Edit("the end of an episode cuts the value that follows, not the trace", {"terminal": "value only"})
-        yield Edit("the end of an episode cuts the trace, not the value that follows", {"terminal": "trace only"})
-
-
-def presets_of_gae(asked: Choices) -> Iterator[Edit]:  # noqa: ARG001  the same for all choices
-    """Yield the plain recurrence, and verl's (docs/definitions.md, "Presets")."""
-    yield Edit("gae, A = δ + γλA⁺", {"after": "nothing"}, convention=True)
-    words = "gae whitened over the batch's tokens afterwards (verl adv_estimator=gae)"
-    yield Edit(words, {"after": "whitened"}, convention=True)

@@ -30,6 +30,7 @@ def asked(call: Inputs) -> Choices:
         "layout": "given",
         "output": "given",
         "nan": "unscored",
+        "divides": "difference",
         "has_nan": bool(np.isnan(np.asarray(call["rewards"])).any()),
         "baseline": call["baseline"],
         "scale": call["scale"],
@@ -58,8 +59,13 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     table = LAYOUTS[chosen["layout"]](np.arange(rewards.size), size)
     scored = ~np.isnan(rewards)[table] if chosen["nan"] != "zero" else np.ones(table.shape, bool)
     groups = data.lift(np.nan_to_num(rewards).astype(rewards.dtype))[table]
-    centred = where(scored, BASELINES[chosen["baseline"]](groups, scored), 0.0)
-    advantages = where(scored, divided(chosen, groups, centred, scored), 0.0)
+    among = scored if chosen["nan"] != "zero in statistics" else np.ones(scored.shape, bool)
+    centred = where(scored, BASELINES[chosen["baseline"]](groups, among), 0.0)
+    if chosen["divides"] == "difference":
+        advantages = where(scored, divided(chosen, groups, centred, among), 0.0)
+    else:  # one of reward and baseline alone
+        whole, part = (groups, centred - groups) if chosen["divides"] == "baseline" else (centred - groups, groups)
+        advantages = where(scored, whole + divided(chosen, groups, part, among), 0.0)
     if chosen["times"] != "1":
         advantages = advantages * TIMES[chosen["times"]](float(table.shape[1]))
     if chosen["nan"] == "spreads":
@@ -169,6 +175,17 @@ def _of_means(groups: Value, scored: Array, ddof: float) -> Value:
     return variance(means, np.ones(means.shape, bool), ddof) * np.ones((len(scored), 1))
 
 
+def _of_halves(groups: Value, scored: Array, ddof: float) -> Value:
+    """Return the variance of each half of the batch, for every group or, of one row, for every member."""
+    table, among = groups.reshape(1, -1), scored.reshape(1, -1)
+    places, half = np.arange(scored.size), scored.size // 2
+    halves = [(places < half)[None], (places >= half)[None]]
+    first, second = (variance(table, among & rows, ddof) for rows in halves)
+    starts = places if len(scored) == 1 else np.arange(len(scored)) * scored.shape[1]
+    shape = scored.shape if len(scored) == 1 else (len(scored), 1)
+    return where((starts < half).reshape(shape), first * np.ones(shape), second * np.ones(shape))
+
+
 VARIANCES: Mapping[str, Callable[[Value, Array, float], Value]] = {
     "next group": _of_next,
     "group means": _of_means,
@@ -176,6 +193,9 @@ VARIANCES: Mapping[str, Callable[[Value, Array, float], Value]] = {
     "sum of squares": lambda groups, scored, ddof: variance(groups, scored, ddof) * count(scored, ddof),
     "about zero": _about_zero,
     "of the others": _of_others,
+    "previous group": lambda groups, scored, ddof: variance(groups, scored, ddof)[np.arange(len(scored)) - 1],
+    "first group": lambda groups, scored, ddof: variance(groups, scored, ddof)[np.zeros(len(scored), np.int64)],
+    "half batch": _of_halves,
 }
 
 
@@ -196,18 +216,31 @@ SPREADS: Mapping[str, Callable[[Value, Array, Value], Value]] = {
     "group means": _root,
     "√(n + 1)": _root,
     "sum of squares": _root,
+    "previous group": _root,
+    "first group": _root,
+    "half batch": _root,
     "variance": lambda groups, scored, squared: squared,  # noqa: ARG005
     "standard error": lambda groups, scored, squared: sqrt(squared) / np.sqrt(count(scored)),  # noqa: ARG005
     "mean absolute deviation": _mean_absolute,
     "range": lambda groups, scored, squared: ranked(groups, scored, 1.0) - ranked(groups, scored, 0.0),  # noqa: ARG005
     "largest": lambda groups, scored, squared: ranked(absolute(groups - mean(groups, scored)), scored, 1.0),  # noqa: ARG005
     "mean": lambda groups, scored, squared: absolute(mean(groups, scored)),  # noqa: ARG005
+    "median absolute deviation": lambda groups, scored, squared: ranked(  # noqa: ARG005
+        absolute(groups - ranked(groups, scored, 0.5)), scored, 0.5
+    ),
+    "largest magnitude": lambda groups, scored, squared: ranked(absolute(groups), scored, 1.0),  # noqa: ARG005
+    "mean magnitude": lambda groups, scored, squared: mean(absolute(groups), scored),  # noqa: ARG005
+    "quarter root": lambda groups, scored, squared: sqrt(sqrt(squared)),  # noqa: ARG005
 }
 
 
 def _whitened(advantages: Value, ddof: float) -> Value:
+    return (advantages - advantages.mean()) / (_deviation(advantages, ddof) + 1e-8)
+
+
+def _deviation(advantages: Value, ddof: float) -> Value:
     off = advantages - advantages.mean()
-    return off / (sqrt((off * off).sum() / max(advantages.shape[0] - ddof, 1.0)) + 1e-8)
+    return sqrt((off * off).sum() / max(advantages.shape[0] - ddof, 1.0))
 
 
 AFTER: Mapping[str, Callable[[Value], Value]] = {
@@ -215,6 +248,8 @@ AFTER: Mapping[str, Callable[[Value], Value]] = {
     "whitened": lambda advantages: _whitened(advantages, 1.0),
     "whitened, ddof 0": lambda advantages: _whitened(advantages, 0.0),
     "centred": lambda advantages: advantages - advantages.mean(),
+    "divided": lambda advantages: advantages / (_deviation(advantages, 1.0) + 1e-8),
+    "signs": lambda advantages: where(plain(advantages) > 0.0, 1.0, where(plain(advantages) < 0.0, -1.0, advantages)),
     "positive": lambda advantages: maximum(advantages, 0.0),
     "absolute": absolute,
 }
@@ -233,6 +268,7 @@ def asked_of_several(call: Inputs) -> Choices:
         "second": "batch",
         "weights": "given",
         "group_divided": True,
+        "group_centred": True,
         "batch_divided": True,
         "batch_centred": True,
         "inside": "none",
@@ -269,6 +305,7 @@ WEIGHTS: Mapping[str, Callable[[Value], Value]] = {  # of the reward functions, 
     "reversed": lambda w: w[::-1],
     "shares": lambda w: w / w.sum(),
     "first": lambda w: w * (np.arange(w.shape[0]) == 0),
+    "last": lambda w: w * (np.arange(w.shape[0]) == w.shape[0] - 1),
 }
 
 

@@ -29,6 +29,9 @@ ESTIMATORS = {  # description, and whether a library does it on purpose
     "ratio weighted": ("exp(−d)·(−d), k1 times the ratio to the reference", False),
     "inverse ratio weighted": ("exp(d)·d", False),
     "of probabilities": ("the difference of probabilities, not of their logarithms", False),
+    "k3, reference weighted": ("k3 of the sampled token weighed by the reference's probability", False),
+    "k1 squared": ("d² with the sign of −d", False),
+    "at least 0": ("max(0, −d), k1 where it is positive", False),
 }
 RATIOS = {
     "none": ("not multiplied by a ratio", True),
@@ -110,6 +113,10 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
         yield Edit("the KL to the old policy, not to the reference", {"direction": "to old"})
         yield Edit("the KL of the old policy, not of the current one", {"direction": "of old"})
     yield Edit("reference log-probs shifted by one token", {"direction": "next token"})
+    yield Edit("reference log-probs of the token before", {"direction": "previous token"})
+    yield Edit("the reference ignored: the KL of log π to 0", {"direction": "reference ignored"})
+    yield Edit("log-probs added, not subtracted: d = −(policy + reference)", {"direction": "added"})
+    yield Edit("d of probabilities, not of their logarithms", {"direction": "of probabilities"})
     yield Edit("the reference log-probs of the next row", {"direction": "next row"})
     yield Edit("half of the log-ratio d", {"log_ratio": 0.5})
     yield Edit("twice the log-ratio d", {"log_ratio": 2.0})
@@ -148,6 +155,12 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "squared, not weighed": "Σ (log p − log q)², not weighed by p",
         "k3 not weighed": "k3 of every id, not weighed by p",
         "k3 of p/q": "k3 under the policy with its argument inverted",
+        "entropies": "the difference of entropies: Σ p log p − q log q",
+        "k3 weighed by q": "k3 of every id, weighed by the reference",
+        "positive": "Σ p max(0, log p − log q): terms below 0 left out",
+        "hellinger": "Σ (√p − √q)²",
+        "chi-square": "Σ (p − q)²/q, the χ² divergence",
+        "distance": "Σ (p − q)², the squared distance",
         "total variation": "the total variation Σ |p − q|/2",
     },
     "ids": {"without last": "the last id of the vocabulary left out", "without first": "the first id left out"},

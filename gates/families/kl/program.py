@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic.forms import accurate
-from gates.arithmetic.functions import Value, absolute, clip, exp, expm1, log, plain, where
+from gates.arithmetic.functions import Value, absolute, clip, exp, expm1, log, maximum, plain, where
 from gates.arithmetic.number import Floats
 from gates.families.kl import edits
 from gates.families.kl import inputs as generators
@@ -59,6 +59,9 @@ ESTIMATES: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # functions
     "ratio weighted": lambda d, lp, ref: exp(-d) * (lp - ref),
     "inverse ratio weighted": lambda d, lp, ref: exp(d) * d,  # noqa: ARG005
     "of probabilities": lambda d, lp, ref: exp(lp) - exp(ref),  # noqa: ARG005
+    "k3, reference weighted": lambda d, lp, ref: exp(ref) * (exp(d) - d - 1.0),  # noqa: ARG005
+    "k1 squared": lambda d, lp, ref: absolute(d) * -d,  # noqa: ARG005
+    "at least 0": lambda d, lp, ref: maximum(0.0, -d),  # noqa: ARG005
 }
 
 
@@ -127,12 +130,20 @@ def _pair(rows: Rows) -> tuple[Value, Value]:
     if kind in {"to old", "of old"}:
         old = rows.grid.lifted(rows.data, "old")
         return (rows.lp, old) if kind == "to old" else (old, rows.ref)
-    columns = np.arange(rows.counts.shape[1])
-    if kind == "next token":
-        return rows.lp, rows.ref[:, np.minimum(columns + 1, columns[-1])]
-    if kind == "next row":
-        return rows.lp, rows.ref[np.roll(np.arange(len(rows.counts)), -1)]
+    if kind == "of probabilities":
+        return exp(rows.lp), exp(rows.ref)
+    if kind in REFERENCES:
+        return rows.lp, REFERENCES[kind](rows.ref)
     return (rows.lp, rows.ref) if kind == "given" else (rows.ref, rows.lp)
+
+
+REFERENCES: Mapping[str, Callable[[Value], Value]] = {  # in the place of the reference log-probs, (B, T)
+    "next token": lambda ref: ref[:, np.minimum(np.arange(ref.shape[1]) + 1, ref.shape[1] - 1)],
+    "previous token": lambda ref: ref[:, np.maximum(np.arange(ref.shape[1]) - 1, 0)],
+    "next row": lambda ref: ref[np.roll(np.arange(ref.shape[0]), -1)],
+    "reference ignored": lambda ref: ref * 0.0,
+    "added": lambda ref: -ref,
+}
 
 
 def _largest(rows: Rows, kl: Value) -> Value:
@@ -213,6 +224,12 @@ TERMS: Mapping[str, Callable[[Value, Value], Value]] = {
     "k3 not weighed": lambda p, q: exp(q - p) - (q - p) - 1.0,
     "k3 of p/q": lambda p, q: exp(p) * (exp(p - q) - (p - q) - 1.0),
     "total variation": lambda p, q: absolute(exp(p) - exp(q)) * 0.5,
+    "entropies": lambda p, q: exp(p) * p - exp(q) * q,
+    "k3 weighed by q": lambda p, q: exp(q) * (exp(q - p) - (q - p) - 1.0),
+    "positive": lambda p, q: exp(p) * maximum(0.0, p - q),
+    "hellinger": lambda p, q: (exp(p * 0.5) - exp(q * 0.5)) * (exp(p * 0.5) - exp(q * 0.5)),
+    "chi-square": lambda p, q: (exp(p) - exp(q)) * (exp(p) - exp(q)) * exp(-q),
+    "distance": lambda p, q: (exp(p) - exp(q)) * (exp(p) - exp(q)),
 }
 IDS: Mapping[str, slice] = {"all": slice(None), "without last": slice(None, -1), "without first": slice(1, None)}
 SUMS: Mapping[str, Callable[[Value], Value]] = {

@@ -34,6 +34,9 @@ VALUES = {
     "p + 1e-10": "log(p + 1e-10)",
     "log-odds": "the log-odds log p − log(1 − p)",
     "log of the rest": "log(1 − p)",
+    "weighed": "p·log p, the log-prob weighed by its probability",
+    "at least −10": "log-probs of at least −10",
+    "sigmoid": "the log of the id's own sigmoid, not of a softmax",
 }
 NORMALISERS = {
     "without last": "a normaliser without the last id of the vocabulary",
@@ -61,6 +64,13 @@ ENTROPIES = {
     "gini": "1 − Σ p² for the entropy",
     "perplexity": "exp of the entropy",
     "log-sum-exp": "log Σ exp of the logits for the entropy",
+    "base 10": "the entropy to base 10",
+    "of the ids, weighed": "−p log p of the position's ids alone for the entropy, not of the vocabulary",
+    "at the ids": "the entropy times the probability of the id",
+    "less the largest": "log Σ exp of the logits less the largest, without the mean logit",
+    "times V": "the entropy times V: the sum over the vocabulary of the entropy",
+    "to the uniform": "log V − H, the KL to the uniform distribution",
+    "uncertainty of the likeliest": "1 less the largest probability for the entropy",
 }
 ENTROPY_TAU = {
     "ignored": "the entropy of the untempered logits (τ = 1)",
@@ -153,9 +163,32 @@ def of_gradient(asked: Choices) -> Iterator[Edit]:
     yield Edit("the gradient on the ids alone, without that of the normaliser", {"normaliser": "constant"})
     yield Edit("the gradient of the normaliser alone, without that on the ids", {"value": "constant"})
     yield Edit("the gradient at the given ids only: other ids have none", {"at": "ids"})
+    yield Edit(
+        "the normaliser's part not weighed by the gradient of the log-probs: g·onehot − p", {"upstream": "onehot"}
+    )
+    yield Edit("the ids' part not weighed by the gradient of the log-probs: onehot − g·p", {"upstream": "normaliser"})
+    yield Edit("the normaliser's part with the wrong sign: g·(onehot + p)", {"upstream": "added"})
+    if asked["several"]:
+        yield Edit("the normaliser's part of each position's first id alone", {"upstream": "first normaliser"})
+        yield Edit(
+            "the normaliser's part by the mean over a position's ids, not the sum", {"upstream": "mean normaliser"}
+        )
     if asked["with_entropy"]:
         yield Edit("the entropy's part left out", {"of_entropy": 0.0})
         yield Edit("the entropy's part with the wrong sign", {"of_entropy": -1.0})
+        yield Edit("the entropy's part twice", {"of_entropy": 2.0})
+        yield Edit("half of the entropy's part", {"of_entropy": 0.5})
+        yield Edit("the log-probs' part with the wrong sign", {"upstream": "negated alone"})
+        yield Edit("the entropy's gradient taken for 1, whatever it is", {"of_entropy": "ones"})
+        yield Edit("the entropy's gradient averaged over the positions", {"of_entropy": "averaged"})
         yield Edit("−p log p for the entropy's gradient, without H", {"entropy": "weighed"})
+        yield Edit("−p (log p + 1) for the entropy's gradient, with 1 for H", {"entropy": "weighed, 1"})
+        yield Edit("−(log p + H) for the entropy's gradient, not weighed by p", {"entropy": "centred, not weighed"})
+        yield Edit("−p (log p − H) for the entropy's gradient, with the wrong sign of H", {"entropy": "weighed, −H"})
+        yield Edit("−p (log p + H)·(1 − p) for the entropy's gradient", {"entropy": "weighed, 1 − p"})
+        yield Edit("−(log p + 1) for the entropy's gradient, by p and not by the logits", {"entropy": "by p"})
+        if asked["tau"] != 1.0:
+            yield Edit("the entropy's part not divided by τ", {"of_entropy": "times τ"})
+            yield Edit("the entropy's part divided by τ twice", {"of_entropy": "over τ"})
     alike = ({"value": "logit"}, {"value": "shifted"})  # same gradient as "on the ids alone"
     yield from (edit for edit in edits(asked) if edit.changes not in alike)

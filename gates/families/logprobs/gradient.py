@@ -17,6 +17,7 @@ from gates.families.logprobs import edits, program
 from gates.families.logprobs import inputs as generators
 from gates.families.logprobs.program import ENTROPY_FORMS, FORMS, Call, forms, log_softmax, outputs
 from gates.families.program import Choices, Data, Inputs, Program
+from gates.model import Array
 
 FORMULAS = ("by the softmax", "by the exponential of log p")
 
@@ -43,17 +44,19 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     upstream = np.asarray(data["grad_logprobs"]).astype(np.float64)
     edited = {"ones": np.ones_like(upstream), "negated": -upstream, "left out": 0 * upstream}
     edited |= {"averaged": upstream / max(upstream.size, 1), "doubled": 2.0 * upstream}
+    edited["negated alone"] = -upstream
     if call.each.ndim > 1:
         edited["next"] = np.roll(upstream.reshape(call.each.shape), -1, axis=-2).reshape(upstream.shape)
     g, g_entropy = data.lift(edited.get(chosen["upstream"], upstream), call.dtype), None
     if chosen["with_entropy"]:
-        sign = -1.0 if chosen["upstream"] == "negated" else chosen["of_entropy"]
-        g_entropy = data.lift(sign * np.asarray(data["grad_entropy"]).astype(np.float64), call.dtype)
+        given = np.asarray(data["grad_entropy"]).astype(np.float64)
+        sign = -1.0 if chosen["upstream"] == "negated" else _scale(chosen, given)
+        g_entropy = data.lift(np.ones_like(given) if chosen["of_entropy"] == "ones" else sign * given, call.dtype)
     if chosen["derived"] != "by autograd":
         slope = _formula(call, g, g_entropy)
     else:
         forward = outputs(call)
-        loss = (g * forward["logprobs"]).sum()
+        loss = _of_logprobs(data, chosen, g, forward["logprobs"])
         if g_entropy is not None:
             loss = loss + (g_entropy * forward["entropy"]).sum()
         (slope,) = gradient(loss, call.x)
@@ -65,6 +68,34 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     return {"gradient": CHAINS[chosen["chain"]](slope, call.tau)}
 
 
+def _scale(chosen: Choices, given: Array) -> float:
+    """Return the factor of the entropy's part."""
+    scales: dict[Any, float] = {
+        "averaged": 1.0 / max(given.size, 1),
+        "times τ": chosen["tau"],
+        "over τ": 1.0 / chosen["tau"],
+        "ones": 1.0,
+    }
+    return scales[chosen["of_entropy"]] if chosen["of_entropy"] in scales else float(chosen["of_entropy"])
+
+
+def _of_logprobs(data: Data, chosen: Choices, g: Value, logprobs: Value) -> Value:
+    """Return Σ g·lp, or what an edit makes of its two parts, that of the ids and that of the normaliser."""
+    kind = chosen["upstream"]
+    if kind not in PARTS:
+        return (g * logprobs).sum()
+    ids = outputs(Call(data, {**chosen, "normaliser": "constant"}))["logprobs"]
+    rest = outputs(Call(data, {**chosen, "value": "constant"}))["logprobs"]
+    return PARTS[kind](g, ids, rest)
+
+
+PARTS: Mapping[str, Callable[[Value, Value, Value], Value]] = {  # functions of g, the ids' part and the normaliser's
+    "onehot": lambda g, ids, rest: (g * ids).sum() + rest.sum(),
+    "normaliser": lambda g, ids, rest: ids.sum() + (g * rest).sum(),
+    "added": lambda g, ids, rest: (g * ids).sum() - (g * rest).sum(),
+    "first normaliser": lambda g, ids, rest: (g * ids).sum() + (g * rest)[..., 0].sum(),
+    "mean normaliser": lambda g, ids, rest: (g * ids).sum() + (g * rest).mean(-1).sum(),
+}
 CHAINS: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of the gradient by the logits and of τ
     "over τ": lambda slope, tau: slope,  # noqa: ARG005
     "left out": lambda slope, tau: slope * tau,

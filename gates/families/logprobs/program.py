@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, detached, exp, log, plain, where
+from gates.arithmetic.functions import Value, detached, exp, log, logsigmoid, maximum, plain, where
 from gates.arithmetic.number import Floats, Number
 from gates.families.limits import limits
 from gates.families.logprobs import edits
@@ -220,6 +220,8 @@ def _value(call: Call, x: Value, logps: Value) -> Value:
 
 CHANGED: Mapping[str, Callable[[Call, Value, Value], Value]] = {  # functions of call, x/τ and the value of the id
     "shifted": lambda call, x, value: value - plain(x).max(axis=-1, keepdims=True),  # noqa: ARG005
+    "at least −10": lambda call, x, value: maximum(value, -10.0),  # noqa: ARG005
+    "sigmoid": lambda call, x, value: logsigmoid(call.picked(x)),  # noqa: ARG005
     "constant": lambda call, x, value: value + detached(call.picked(x)) - call.picked(x),  # the normaliser's gradient
     "summed": lambda call, x, value: value * 0.0 + value.sum(-1, keepdims=True),  # noqa: ARG005
     "untempered": lambda call, x, value: value + call.picked(call.x) - call.picked(x),
@@ -233,6 +235,7 @@ OF_P: Mapping[str, Callable[[Value], Value]] = {  # functions of the probability
     "p + 1e-10": lambda p: log(p + 1e-10),
     "log-odds": lambda p: log(p) - log(1.0 - p),
     "log of the rest": lambda p: log(1.0 - p),
+    "weighed": lambda p: p * log(p),
 }
 
 
@@ -245,6 +248,8 @@ def _entropy(call: Call, soft: LogSoftmax) -> Value:
         soft = log_softmax(call, call.scaled(chosen["entropy_tau"]), chosen["form"])
     ids = ENTROPY_IDS[chosen["entropy_ids"]]
     logps, p, kind = soft.logps[..., ids], soft.p[..., ids], chosen["entropy"]
+    if kind in SLOPES:
+        return -call.kept(detached(SLOPES[kind](logps, p)) * soft.scaled).sum(-1)
     if kind in ENTROPIES:
         return ENTROPIES[kind](call, soft, logps, p)
     entropy = -(p * logps).sum(-1)
@@ -261,16 +266,30 @@ ENTROPIES: Mapping[
     "of the ids": lambda call, soft, logps, p: -call.picked(logps)[..., 0],  # noqa: ARG005
     "second order": lambda call, soft, logps, p: -log((p * p).sum(-1)),  # noqa: ARG005
     "gini": lambda call, soft, logps, p: 1.0 - (p * p).sum(-1),  # noqa: ARG005
+    "of the ids, weighed": lambda call, soft, logps, p: -(exp(call.picked(logps)) * call.picked(logps)).sum(-1),  # noqa: ARG005
+    "at the ids": lambda call, soft, logps, p: -(p * logps).sum(-1) * call.picked(p)[..., 0],  # noqa: ARG005
+    "less the largest": lambda call, soft, logps, p: soft.log_sum[..., 0],  # noqa: ARG005
+    "to the uniform": lambda call, soft, logps, p: (p * logps).sum(-1) + float(np.log(logps.shape[-1])),  # noqa: ARG005
+    "uncertainty of the likeliest": lambda call, soft, logps, p: 1.0 - exp(-soft.log_sum[..., 0]),  # noqa: ARG005
     "perplexity": lambda call, soft, logps, p: exp(-(p * logps).sum(-1)),  # noqa: ARG005
-    "weighed": lambda call, soft, logps, p: -(detached(p * logps) * soft.scaled).sum(-1),  # noqa: ARG005  of the gradient
     "log-sum-exp": lambda call, soft, logps, p: soft.log_sum_exp[..., 0],  # noqa: ARG005
     "log-sum less mean": lambda call, soft, logps, p: soft.log_sum[..., 0] - (p * soft.z).sum(-1),  # noqa: ARG005
     "log-sum-exp less mean": lambda call, soft, logps, p: soft.log_sum_exp[..., 0] - (p * soft.scaled).sum(-1),  # noqa: ARG005
+}
+SLOPES: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of log p and p: minus the gradient by x/τ
+    "weighed": lambda logps, p: p * logps,
+    "weighed, 1": lambda logps, p: p * (logps + 1.0),
+    "centred, not weighed": lambda logps, p: logps - (p * logps).sum(-1, keepdims=True),
+    "weighed, −H": lambda logps, p: p * (logps + (p * logps).sum(-1, keepdims=True)),
+    "weighed, 1 − p": lambda logps, p: p * (1.0 - p) * (logps - (p * logps).sum(-1, keepdims=True)),
+    "by p": lambda logps, p: logps + 1.0,  # noqa: ARG005
 }
 FACTORS: Mapping[str, Callable[[int, float], float]] = {
     "negated": lambda size, tau: -1.0,  # noqa: ARG005
     "bits": lambda size, tau: 1.0 / float(np.log(2.0)),  # noqa: ARG005
     "share": lambda size, tau: 1.0 / float(np.log(size)),  # noqa: ARG005
+    "base 10": lambda size, tau: 1.0 / float(np.log(10.0)),  # noqa: ARG005
+    "times V": lambda size, tau: float(size),  # noqa: ARG005
     "over τ": lambda size, tau: 1.0 / tau,  # noqa: ARG005
     "times τ": lambda size, tau: tau,  # noqa: ARG005
 }

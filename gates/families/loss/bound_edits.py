@@ -123,6 +123,15 @@ def _caps(asked: Choices) -> Iterator[Edit]:
     yield Edit("tokens beyond the cap left out, not weighed by the cap", {"pick": "dropped"})
     yield Edit("the larger of ratio and cap, not the smaller", {"pick": "larger"})
     yield Edit("the cap only where A > 0", {"pick": "A > 0 only"})
+    yield Edit("the cap only where A < 0", {"pick": "A < 0 only"})
+    yield Edit("A·log π without the capped weight", {"pick": "no weight"})
+    yield Edit("the capped weight times the probability of the token, not its logarithm", {"pick": "probability"})
+    yield Edit("the capped weight times the ratio, not log π", {"pick": "times the ratio"})
+    yield Edit("a weight of 1 beyond the cap", {"pick": "1 beyond"})
+    yield Edit(
+        "the capped weight takes PPO's minimum by the sign of A: no gradient beyond the cap where A > 0",
+        {"pick": "PPO"},
+    )
     yield from numbers("ε_high", "high", CAPS, asked)
 
 
@@ -144,6 +153,9 @@ def _gates(asked: Choices) -> Iterator[Edit]:
         "τ divides": "the gate of (r − 1)/τ, not of τ(r − 1)",
         "slope": "the gate's slope 4σ(1 − σ) in the place of the gate",
         "by the ratio": "the temperature by whether the ratio is above 1, not by the sign of A",
+        "weight of log π": "the gate as a constant weight of log π",
+        "times the ratio": "the gate times the ratio",
+        "no τ inside": "the gate of r − 1, not multiplied by τ",
     }
     yield from mistakes("pick", picks)
     yield Edit("temperatures ignored: τ = 1", {"tau": (1.0, 1.0)})
@@ -166,4 +178,7 @@ def _tapers(asked: Choices) -> Iterator[Edit]:
     yield Edit("λ = 1", {"lambda": (1.0, 1.0)})
     yield Edit("the weight of each token's ratio, not of the row's product", {"level": "token"})
     yield Edit("a weight that has a gradient", {"pick": "alive"})
+    yield Edit("A·log π without the weight", {"pick": "no weight"})
+    yield Edit("the weight times the probability of the token, not its logarithm", {"pick": "probability"})
+    yield Edit("the weight times the ratio, not log π", {"pick": "times the ratio"})
     yield Edit("the weight of the row's mean ratio, not of its product", {"level": "seq_mean"})

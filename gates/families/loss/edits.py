@@ -32,7 +32,10 @@ MEANS = {  # words of each aggregation, and whether some library has it on purpo
     "sum of micro-batches": ("token means of the micro-batches summed, not divided by their number", False),
     "micro-batches by rows": ("token mean of each micro-batch, weighed by its share of the rows", False),
     "sum of prompts": ("token means of the prompts summed, not divided by their number", False),
+    "prompts by rows": ("token means of the prompts summed, divided by the rows, not by the prompts", False),
     "constant of tokens": ("sum over tokens / (the tokens · L_max)", False),
+    "column means": ("mean over columns of each column's mean over its tokens (the other axis)", False),
+    "tokens of the next row": ("each row's sum divided by the tokens of the next row", False),
 }
 DENOMINATORS = {"global": "token-mean", "group": "token-mean of prompts", "trl": "tokens of the step"}
 WITH = {"token-mean": " with the tokens of the step", "token-mean of prompts": " with the tokens of each prompt"}
@@ -42,6 +45,7 @@ NEEDS = {
     "sum of micro-batches": "micro_batches",
     "micro-batches by rows": "micro_batches",
     "sum of prompts": "group_size",
+    "prompts by rows": "group_size",
     "constant of tokens": "max_length",
     "constant": "max_length",
     "constant, summed over rows": "max_length",
@@ -62,6 +66,11 @@ LEVELS = {
     "log": ("the log-ratio D instead of exp(D)", False),
     "quotient": ("the quotient of log-probs, policy / old, instead of exp(D)", False),
     "none": ("A·log π without a ratio (REINFORCE)", True),
+    "longest row": ("the row's ratio with ΣD over the tokens of the longest row", False),
+    "square roots": ("the row's ratio with ΣD over √n", False),
+    "so far": ("the product of the ratios up to each token", False),
+    "probability": ("the probability of each token, exp(log π)", False),
+    "weighed logarithm": ("log π weighed by its probability: π·log π", False),
 }
 PENALTIES = {
     "inverted": "KL inverted: of policy − reference",
@@ -73,6 +82,13 @@ PENALTIES = {
     "next token": "reference log-probs of the KL shifted by one token",
     "next row": "the KL to the reference log-probs of the next row",
     "in the advantages": "the KL (k1) subtracted from the advantages, not added to the loss",
+    "of probabilities": "the KL of probabilities, not of their logarithms: d = exp(reference) − exp(policy)",
+    "weighed by the policy": "the KL of each token weighed by its probability once more",
+    "without reference": "the KL without the reference: d = −log π",
+    "half of d": "the KL of half the log-ratio d",
+    "twice d": "the KL of twice the log-ratio d",
+    "at least 0": "the KL estimate at least 0: max(0, ·)",
+    "previous token": "reference log-probs of the KL of the token before",
 }
 ESTIMATORS = {
     "k1": ("k1", True),
@@ -110,6 +126,23 @@ ADVANTAGES = {
     "next token": "advantages shifted by one token",
     "last token": "the advantage of the row's last token",
     "row mean": "the mean of a row's advantages for each of its tokens",
+    "squared": "the advantage twice: A²",
+    "clipped": "advantages clipped to ±1",
+    "batch mean": "the mean advantage of the batch for every row",
+}
+WEIGHTS = {
+    "none": "off-policy weights ignored",
+    "squared": "off-policy weights squared",
+    "root": "the root of the off-policy weights",
+    "inverse": "1 over the off-policy weights",
+    "next row": "the off-policy weight of the next row",
+    "mean 1": "off-policy weights divided by their mean over the batch",
+    "mean 1 by row": "off-policy weights divided by their mean over each row",
+    "at most 1": "off-policy weights of at most 1",
+    "as mask": "off-policy weights taken for a mask: 1 where they are above 0",
+    "mask too": "tokens with an off-policy weight of 0 left out of the number of tokens too",
+    "for advantages": "off-policy weights in the place of the advantages",
+    "in the ratio": "off-policy weights times the ratio before it is bounded",
 }
 KL_RATIOS = {
     "none": ("not weighed by a ratio", True),
@@ -118,8 +151,19 @@ KL_RATIOS = {
 }
 KL_AGGREGATIONS = ("row-mean", "row-sum", "token-mean")  # which a subject may declare
 HELD = frozenset(
-    ("token", "seq_mean", "seq_sum", "row mean over the width", "mean of ratios", "first order")
+    (
+        "token",
+        "seq_mean",
+        "seq_sum",
+        "row mean over the width",
+        "mean of ratios",
+        "first order",
+        "longest row",
+        "square roots",
+        "so far",
+    )
 )  # levels of a ratio under a cap or a gate
+OF_LOGARITHMS = frozenset(("probability", "weighed logarithm"))  # in the place of log π, without a ratio
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
         **declarations("aggregation", AXES["aggregation"]),
@@ -151,7 +195,7 @@ def _missing(asked: Choices) -> list[str]:
 def _conventions(asked: Choices) -> Iterator[Edit]:
     yield from others("mean", MEANS, asked, without=_missing(asked))
     if asked["bound"] in {"clip", "none"}:
-        yield from others("level", LEVELS, asked)
+        yield from others("level", LEVELS, asked, without=() if asked["level"] == "none" else OF_LOGARITHMS)
     if asked["bound"] in {"cap", "gate"}:
         yield from others("level", LEVELS, asked, without=LEVELS.keys() - HELD)
     if asked["bound"] in {"clip", "none"}:
@@ -190,14 +234,22 @@ def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield from bound_edits.edits(asked)
     if asked["beta"]:
         yield from _penalties(asked)
+    yield from _of_mean(asked)
     if asked["weights"] == "given":
-        yield Edit("off-policy weights ignored", {"weights": "none"})
-        yield Edit("off-policy weights squared", {"weights": "squared"})
-        yield Edit("1 over the off-policy weights", {"weights": "inverse"})
-        yield Edit("the off-policy weight of the next row", {"weights": "next row"})
-        yield Edit("off-policy weights divided by their mean over the batch", {"weights": "mean 1"})
+        yield from mistakes("weights", WEIGHTS, without=("in the ratio",) if asked["bound"] == "none" else ())
         if asked["beta"]:
             yield Edit("off-policy weights on the KL too", {"weights": "on the KL too"}, convention=True)
+
+
+def _of_mean(asked: Choices) -> Iterator[Edit]:
+    """Yield the edits in which another array stands for the mask of a mean."""
+    if asked["mean"] in {"token-mean", "row-mean"}:
+        words = "the advantages taken for the mask of the mean: they weigh each token, and their sum divides"
+        yield Edit(words, {"mean of": "advantages"})
+        if asked["beta"]:
+            yield Edit(f"{words}; in the KL too", {"mean of": "advantages, KL too"})
+    if "row_mask" in asked["given"]:
+        yield Edit("rows that the row mask excludes counted in the denominators", {"row_mask": "in the sums only"})
 
 
 def _ratios(asked: Choices) -> Iterator[Edit]:
@@ -206,7 +258,14 @@ def _ratios(asked: Choices) -> Iterator[Edit]:
         yield Edit("the ratio inverted: exp(old − policy)", {"log_ratio": "inverted"})
         if "reference" in asked["given"]:
             yield Edit("the ratio to the reference, not to the old policy", {"log_ratio": "reference"})
+            if asked["beta"]:
+                yield Edit("old and reference exchanged", {"log_ratio": "reference", "kl": "old"})
         yield Edit("old log-probs shifted by one token", {"log_ratio": "old next token"})
+        yield Edit("old log-probs of the token before", {"log_ratio": "old previous token"})
+        yield Edit("old log-probs ignored: the probability exp(log π), not a ratio", {"log_ratio": "without old"})
+        yield Edit("old log-probs added, not subtracted: exp(policy + old)", {"log_ratio": "added"})
+        yield Edit("exp of the difference of probabilities, not of log-probs", {"log_ratio": "of probabilities"})
+        yield Edit("exp(|D|)", {"log_ratio": "absolute"})
         yield Edit("each row with the old log-probs of the next one", {"log_ratio": "old of the next row"})
         yield Edit("2 to the power D instead of exp(D)", {"log_ratio": "base 2"})
         yield Edit("half of the log-ratio: the root of the ratio", {"log_ratio": "half"})
@@ -237,6 +296,8 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
         yield Edit("KL averaged as the policy term", {"kl_mean": "same"}, convention=True)
     if asked["kl_clamp"] is not None:
         yield Edit("the KL's clamp ignored", {"kl_clamp": None})
+        yield Edit("the KL's clamp bounds from above only", {"kl clamped": "above"})
+        yield Edit("the KL's clamp on d, not on the estimate", {"kl clamped": "log-ratio"})
     else:
         yield Edit("KL clamped to ±10", {"kl_clamp": 10.0}, convention=True)
     if asked["kl_ratio"] == "token":

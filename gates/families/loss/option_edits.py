@@ -19,6 +19,9 @@ THRESHOLDS = {  # of the entropy
     "share of the largest": "a threshold of 1 − ρ times the largest entropy, not a quantile",
     "without": "the entropy mask ignored: every token trains",
     "below": "the entropy mask inverted: tokens of high entropy do not train",
+    "lower": "the entropy's quantile without interpolation, the lower value: one token more trains",
+    "above": "tokens strictly above the entropy's higher value train: one token less",
+    "median": "the median entropy as the threshold, whatever ρ",
 }
 TOPS = {
     "KL too": "the entropy mask on the KL too",
@@ -37,6 +40,9 @@ BONUSES = {
     "sum": "the entropy bonus summed, not averaged",
     "weighted": "the entropy bonus times the correction's weights",
     "as the loss": "the entropy bonus averaged as the loss is",
+    "times advantages": "the entropy bonus times the advantages",
+    "column means": "the entropy bonus as the mean over columns of each column's mean",
+    "over the rest": "the entropy bonus over the tokens that the entropy mask leaves out",
 }
 RATIOS = {
     "inverted": "the correction's ratio inverted: exp(sampling − old)",
@@ -46,6 +52,9 @@ RATIOS = {
     "to the reference": "the correction's ratio of the old policy to the reference, not to the sampler",
     "to the policy": "the correction's ratio of the old policy to the current one, not to the sampler",
     "log": "the correction's log-ratio in the place of its ratio",
+    "of probabilities": "exp of the difference of probabilities for the correction's ratio",
+    "old ignored": "the correction's ratio without the old policy: 1 over the sampler's probability",
+    "sampler ignored": "the correction's ratio without the sampler: the old policy's probability",
 }
 LEVELS = {
     "token": "the correction by each token's ratio",
@@ -59,6 +68,10 @@ AFTERS = {
     "mean 1": "the correction's weights divided by their mean",
     "inverse": "1 over the correction's weights",
     "next row": "the correction's weights of the next row",
+    "root": "the root of the correction's weights",
+    "at most 1": "the correction's weights at most 1",
+    "as mask": "the correction's weights taken for a mask: 1 where they are above 0",
+    "row mean": "the mean of the correction's weights over each row for each of its tokens",
     "1 outside": "the correction's weight 1 outside the bounds, not 0",
     "1 inside": "the correction's weight 1 inside the bounds, not the ratio",
 }
@@ -97,6 +110,10 @@ def _corrections(asked: Choices) -> Iterator[Edit]:
     yield Edit("the correction without its upper bound", {"bounds": (low, None)})
     shifted = {"bounds": (None if low is None else 1.0 - low, 1.0 + high)}
     yield Edit("the correction's bounds 1 − c_min and 1 + c_max", shifted)
+    between = "up to c_max" if low is None else "from c_min to c_max"
+    yield Edit(f"the correction's bounds those of D, not of exp(D): {between}", {"bounded": "logarithm"})
+    if asked["share"] >= 1.0 and asked["bound"] != "none":
+        yield Edit("the correction's weights times the ratio before it is bounded", {"weights": "in the ratio"})
     yield Edit("the old policy replaced by the sampler in the surrogate too", {"log_ratio": "sampling"})
     yield from mistakes("of", RATIOS)
     yield from mistakes("correction level", LEVELS, without=(asked["correction level"],))
@@ -113,6 +130,6 @@ def _bonuses(asked: Choices) -> Iterator[Edit]:
     yield Edit("the entropy bonus times the square of c", {"bonus": c * c})
     yield Edit("the entropy bonus without a gradient", {"bonus slope": 0.0})
     yield Edit("the entropy's gradient with the wrong sign", {"bonus slope": -1.0})
-    alike = () if asked["share"] < 1.0 else ("all tokens", "chosen, over all", "all, over chosen")
+    alike = () if asked["share"] < 1.0 else ("over the rest", "all tokens", "chosen, over all", "all, over chosen")
     yield from mistakes("bonus over", BONUSES, without=alike + (() if asked["correction"] != "none" else ("weighted",)))
     yield from numbers("c of the entropy bonus", "bonus", BONUS_SIZES, asked)

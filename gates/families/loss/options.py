@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, clip, detached, exp, where
+from gates.arithmetic.functions import Value, clip, detached, exp, minimum, plain, sqrt, where
 from gates.families.loss import inputs, option_edits, program
 from gates.families.loss.step import Step
 from gates.families.loss.terms import penalty
@@ -31,6 +31,7 @@ def asked(call: Inputs) -> Choices:
         "bounds": (call["correction_low"], call["correction_high"]),
         "of": "old over sampling",
         "after": "nothing",
+        "bounded": "ratio",
         "share": float(call["entropy_share"]),
         "threshold": "of 1 − ρ",
         "top": "surrogate",
@@ -64,7 +65,7 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
         call["old"], chosen = data["sampling"], {**chosen, "log_ratio": "given"}
     kept = where(top, weights, 0.0) if chosen["correction"] != "none" else top.astype(np.float64)
     of_tokens = top if chosen["top"] in {"denominators too", "mask itself"} else counts
-    policy_choices = {**chosen, "weights": "given"}
+    policy_choices = {**chosen, "weights": "in the ratio" if chosen["weights"] == "in the ratio" else "given"}
     step_data = Data({**call, "mask": of_tokens, "weights": kept}, data.bounded, data.parts)
     if chosen["kl"] == program.REWARDED or not chosen["beta"]:
         loss = program.compute(step_data, policy_choices, variable)["loss"]
@@ -81,7 +82,14 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
 
 
 OF_TOP = ("threshold", "share")  # choices of which the tokens that train depend
-OF_WEIGHTS = ("correction", "correction level", "bounds", "of", "after")  # choices of which the correction depends
+OF_WEIGHTS = (
+    "correction",
+    "correction level",
+    "bounds",
+    "of",
+    "after",
+    "bounded",
+)  # choices of which the correction depends
 
 
 def _key(chosen: Choices, names: Iterable[str]) -> tuple[Any, ...]:
@@ -120,7 +128,10 @@ def _top(data: Data, chosen: Choices, counts: Array) -> Array:
         rows = slice(end - size, end)
         some = heights[rows].reshape(-1) if kind == "of all slots" else heights[rows][counts[rows]]
         least[rows] = limit(some, share) if some.size else 0.0
-    return np.asarray(counts & (heights < least)) if kind == "below" else np.asarray(counts & (heights >= least))
+    if kind in {"below", "above"}:
+        higher = np.quantile(heights[counts], 1.0 - share, method="higher")
+        return np.asarray(counts & (heights < least if kind == "below" else heights > higher))
+    return np.asarray(counts & (heights >= least))
 
 
 THRESHOLDS: Mapping[str, Callable[[Array, float], Any]] = {  # functions of entropies and ρ
@@ -128,6 +139,8 @@ THRESHOLDS: Mapping[str, Callable[[Array, float], Any]] = {  # functions of entr
     "of ρ": np.quantile,
     "ρ nats": lambda heights, share: share,  # noqa: ARG005
     "mean": lambda heights, share: heights.mean(),  # noqa: ARG005
+    "lower": lambda heights, share: np.quantile(heights, 1.0 - share, method="lower"),
+    "median": lambda heights, share: np.median(heights),  # noqa: ARG005
     "share of the largest": lambda heights, share: (1.0 - share) * heights.max(),
 }
 
@@ -145,13 +158,24 @@ def _weights(data: Data, chosen: Choices, variable: Value, counts: Array) -> Val
     models = {name: data.lift(np.where(known, data[name], 0.0), dtype) for name in ("old", "sampling", "reference")}
     models["policy"] = where(known, variable, 0.0)
     first, second = PAIRS.get(chosen["of"], ("old", "sampling"))
-    d = where(known, models[first] - models[second], 0.0)
+    d = where(known, DIFFERENCES.get(chosen["of"], DIFFERENCES["given"])(models[first], models[second]), 0.0)
     if chosen["of"] != "of the policy, alive":
         d = detached(d)
     d = LEVELS[chosen["correction level"]](d, counts) * np.ones(counts.shape)
     r = d if chosen["of"] == "log" else exp(d)
-    return _after(chosen["after"], _bounded(data, chosen, r), counts)
+    bounded = exp(_bounded(data, chosen, d)) if chosen["bounded"] == "logarithm" else _bounded(data, chosen, r)
+    if chosen["bounded"] == "logarithm" and chosen["correction"] == "mis":
+        kept = _bounded(data, {**chosen, "after": "1 inside"}, d)
+        bounded = where(plain(kept) > 0.0, r, 0.0)
+    return _after(chosen["after"], bounded, counts)
 
+
+DIFFERENCES: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of the log-probs of both policies
+    "given": lambda first, second: first - second,
+    "of probabilities": lambda first, second: exp(first) - exp(second),
+    "old ignored": lambda first, second: -second,  # noqa: ARG005
+    "sampler ignored": lambda first, second: first,  # noqa: ARG005
+}
 
 PAIRS = {
     "inverted": ("sampling", "old"),
@@ -185,7 +209,19 @@ def _after(choice: str, weights: Value, counts: Array) -> Value:
         return weights / (where(counts, weights, 0.0).sum() / float(max(counts.sum(), 1)))
     if choice == "next row":
         return weights[np.roll(np.arange(len(counts)), -1)]
-    return {"squared": lambda: weights * weights, "inverse": lambda: 1.0 / weights}.get(choice, lambda: weights)()
+    if choice == "row mean":
+        n = np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+        return where(counts, weights, 0.0).sum(1, keepdims=True) / n * np.ones(counts.shape)
+    return AFTER.get(choice, lambda w: w)(weights)
+
+
+AFTER: Mapping[str, Callable[[Value], Value]] = {
+    "squared": lambda w: w * w,
+    "inverse": lambda w: 1.0 / w,
+    "root": sqrt,
+    "at most 1": lambda w: minimum(w, 1.0),
+    "as mask": lambda w: w * 0.0 + (plain(w) > 0.0),
+}
 
 
 # --- the entropy bonus
@@ -237,6 +273,9 @@ BONUSES: Mapping[str, Callable[[Entropies], Value]] = {  # the weight of each to
     "sum": lambda of: of.over(of.top, 1.0),
     "weighted": lambda of: of.over(of.top, of.top.sum()) * detached(of.weights),
     "as the loss": lambda of: of.as_loss(),
+    "times advantages": lambda of: of.over(of.top, of.top.sum()) * np.asarray(of.data["advantages"]).reshape(-1, 1),
+    "column means": lambda of: of.over(of.top, of.top.shape[1]) / np.maximum(of.top.sum(axis=0, keepdims=True), 1.0),
+    "over the rest": lambda of: of.over(of.counts & ~of.top, max(float((of.counts & ~of.top).sum()), 1.0)),
 }
 
 

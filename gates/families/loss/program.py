@@ -66,11 +66,13 @@ def asked(call: Inputs) -> Choices:
         "lambda": (call.get("vespo_lambda_positive"), call.get("vespo_lambda_negative")),
         "advantages": "given",
         "weights": "given" if call.get("weights") is not None else "none",
+        "mean of": "mask",
         "beta": beta,
         "estimator": call.get("kl_estimator") if beta else None,
         "kl": "given",
         "kl_ratio": call.get("kl_ratio") if beta else None,
         "kl_clamp": call.get("kl_clamp") if beta else None,
+        "kl clamped": "both",
         "kl_mean": call.get("kl_aggregation") or "same",
         "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
         "numerator": "tokens",
@@ -80,7 +82,7 @@ def asked(call: Inputs) -> Choices:
     }
 
 
-OF_KL = frozenset(("estimator", "kl_ratio", "kl_clamp", "kl_mean"))  # choices that only the KL reads
+OF_KL = frozenset(("estimator", "kl_ratio", "kl_clamp", "kl clamped", "kl_mean"))  # choices that only the KL reads
 OF_SURROGATE = frozenset(  # choices that only the policy term reads
     ("level", "bound", "pick", "low", "high", "delta", "cap", "tau", "k", "lambda", "log_ratio", "numerator", "sign")
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, absolute, detached, exp, maximum, sqrt, where
+from gates.arithmetic.functions import Value, absolute, detached, exp, maximum, plain, sqrt, where
 from gates.arithmetic.number import UNIT, Number
 from gates.families import arrays
 from gates.families.advantages import edits as of_advantages
@@ -35,6 +35,9 @@ MODELS = {
     "policy, alive": "the KL of the current policy with its gradient: advantages are not constants",
     "to old": "the KL of the current policy to the old one, not to the reference",
     "reference ignored": "the old log-probs alone in the place of the KL, without the reference",
+    "old ignored": "the reference's log-probs alone in the place of the KL, with the wrong sign: without the policy",
+    "of probabilities": "the KL of probabilities, not of their logarithms",
+    "added": "old and reference log-probs added, not subtracted",
 }
 SUMS = {
     "mean": "the mean of the KL over a row's tokens, not its sum",
@@ -44,10 +47,14 @@ SUMS = {
     "without last": "the KL without the row's last token",
     "batch": "the mean KL of the batch for each row",
     "next row": "the KL of the next row",
+    "first": "the KL of the row's first token alone",
+    "largest": "the largest KL of a row's tokens",
+    "longest row": "the KL of a row over the tokens of the longest row",
 }
 PLACES = {
     "after the baseline": "the KL subtracted from the advantages, after the baseline, not from the rewards",
     "in the loss": "the KL added to the loss as a constant, not subtracted from the rewards",
+    "baseline alone": "the KL subtracted in the baseline alone, not from the member's own reward",
 }
 DIVISORS = {
     "deviation": "advantages divided by the deviation of the group",
@@ -84,7 +91,7 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     kl = kl if chosen["model"] == "policy, alive" else detached(kl)
     beta = _constant(data, chosen["reward β"], dtype)
     rewards = data.lift(np.asarray(data["rewards"], np.float64), dtype)
-    lowered = rewards - kl * beta if chosen["place"] == "reward" else rewards
+    lowered = rewards - kl * beta if chosen["place"] in {"reward", "baseline alone"} else rewards
     table = LAYOUTS[chosen["layout"]](np.arange(len(counts)), int(data["group_size"]))
     scored = np.ones(table.shape, bool)
     groups = lowered[table]
@@ -92,6 +99,8 @@ def compute(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]
     advantages = centred.reshape(-1)[np.argsort(table.reshape(-1))]
     if chosen["place"] == "after the baseline":
         advantages = advantages - kl * beta
+    if chosen["place"] == "baseline alone":
+        advantages = advantages + kl * beta
     call = _policy_call(data.inputs, advantages)
     loss = program.compute(Data(call, data.bounded), chosen, variable)["loss"]
     loss = loss + (kl * beta).mean() if chosen["place"] == "in the loss" else loss
@@ -111,15 +120,22 @@ def _kl(data: Data, chosen: Choices, variable: Value, dtype: str) -> Value:
         "old": lambda: old - reference,
         "to old": lambda: variable - old,
         "reference ignored": lambda: old,
+        "old ignored": lambda: -reference,
+        "of probabilities": lambda: exp(old) - exp(reference),
+        "added": lambda: old + reference,
     }.get(chosen["model"], lambda: variable - reference)()
     estimate, kind, columns = ESTIMATES[chosen["estimate"]][1](d), chosen["summed"], np.arange(counts.shape[1])
     last = columns == counts.shape[1] - 1 - counts[:, ::-1].argmax(axis=1)[:, None]
     kept = {"padding too": np.ones_like(counts), "last": counts & last, "without last": counts & ~last}
+    kept["first"] = counts & (columns == counts.argmax(axis=1)[:, None])
+    if kind == "largest":
+        column = np.where(counts, plain(estimate), -np.inf).argmax(axis=1)
+        return estimate[np.arange(len(counts)), column]
     sums = where(kept.get(kind, counts), estimate, 0.0).sum(1)
     if kind == "mean":
         return sums / np.maximum(counts.sum(axis=1), 1.0)
-    if kind == "width":
-        return sums / float(counts.shape[1])
+    if kind in {"width", "longest row"}:
+        return sums / float(counts.shape[1] if kind == "width" else max(counts.sum(axis=1).max(), 1))
     if kind == "batch":
         return sums * 0.0 + sums.mean()
     return sums[np.roll(np.arange(len(counts)), -1)] if kind == "next row" else sums
@@ -155,7 +171,8 @@ def edits(asked: Choices) -> Iterator[Edit]:
     yield from mistakes("divisor", DIVISORS)
     yield from others("baseline", of_advantages.BASELINES, asked, "baseline: {}")
     yield from mistakes("layout", of_advantages.LAYOUTS)
-    yield from of_losses.edits(asked)
+    alike = {"advantages": "batch mean"}  # 0, since the advantages of a group add up to 0
+    yield from (edit for edit in of_losses.edits(asked) if edit.changes != alike)
 
 
 def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:

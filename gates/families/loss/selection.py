@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, clip, where
+from gates.arithmetic.functions import Value, clip, sqrt, where
 from gates.families.edits import conventions_first, mistakes, others
 from gates.families.program import Choices, Data, Edit, Inputs, Program
 from gates.model import Array
@@ -23,6 +23,10 @@ SCORES = {  # of a row
     "first": ("the first column of the rewards, whatever the accuracy's", False),
     "last": ("the last column of the rewards, whatever the accuracy's", False),
     "largest": ("the largest of a row's rewards", False),
+    "smallest": ("the smallest of a row's rewards", False),
+    "product": ("the product of the rewards", False),
+    "any column": ("each of the rewards: one that differs is enough", False),
+    "every column": ("each of the rewards: all must differ", False),
 }
 TESTS: Mapping[str, tuple[str, Callable[[Array], Any]]] = {  # words, and a function of (groups, members) scores
     "differ": ("max > min", lambda x: np.nanmax(x, axis=1) > np.nanmin(x, axis=1)),
@@ -54,6 +58,11 @@ TESTS: Mapping[str, tuple[str, Callable[[Array], Any]]] = {  # words, and a func
     ),
     "first and last": ("groups kept whose first and last reward differ", lambda x: x[:, 0] != x[:, -1]),
     "half": ("groups kept whose rewards differ by more than ½", lambda x: np.nanmax(x, 1) - np.nanmin(x, 1) > 0.5),
+    "mean above ½": ("groups with a mean above ½ kept", lambda x: np.nanmean(x, 1) > 0.5),
+    "mean below ½": ("groups with a mean below ½ kept", lambda x: np.nanmean(x, 1) < 0.5),
+    "some 0": ("groups with a reward of 0 kept", lambda x: (x == 0).any(axis=1)),
+    "some of 1": ("groups with a reward of 1 kept", lambda x: (x == 1).any(axis=1)),
+    "first two": ("groups kept whose first two rewards differ", lambda x: (x[:, :1] != x[:, 1:2]).any(axis=1)),
     "all": ("every group kept", lambda x: np.ones(len(x), bool)),
     "none": ("no group kept", lambda x: np.zeros(len(x), bool)),
 }
@@ -65,6 +74,7 @@ WHOSE = {
     "next": "the flag of the next group",
     "batch": "one flag for the whole batch",
     "last first": "flags from the last group on",
+    "previous": "the flag of the previous group",
 }
 
 
@@ -90,16 +100,26 @@ def compute_groups(data: Data, chosen: Choices, variable: Value) -> Mapping[str,
     table = {"strided": rows.reshape(size, -1).T, "P rows": rows.reshape(size, -1)}.get(
         chosen["layout"], rows.reshape(-1, size)
     )
-    scores = _score(data, chosen["score"], rewards)[table]
-    none = np.asarray(np.isnan(scores).all(axis=1))
-    kept = np.asarray(TESTS[chosen["test"]][1](np.where(none[:, None], 0.0, scores)), bool)
-    kept = kept & ~(none & (chosen["test"] == "differ"))
-    if chosen["whose"] == "next":
-        kept = np.roll(kept, -1)
+    if chosen["score"] in {"any column", "every column"}:
+        columns = [_kept(chosen, column[table]) for column in rewards.T]
+        kept = np.any(columns, axis=0) if chosen["score"] == "any column" else np.all(columns, axis=0)
+    else:
+        kept = _kept(chosen, _score(data, chosen["score"], rewards)[table])
+    if chosen["whose"] in {"next", "previous"}:
+        kept = np.roll(kept, -1 if chosen["whose"] == "next" else 1)
     if chosen["whose"] == "batch":
         kept = np.full(kept.shape, kept.any())
     kept = kept[::-1] if chosen["whose"] == "last first" else kept
     return {"keep": data.lift(kept.astype(np.float64), "float64")}
+
+
+def _kept(chosen: Choices, scores: Array) -> Array:
+    """Return the groups that a test keeps, given (groups, members) scores."""
+    none = np.asarray(np.isnan(scores).all(axis=1))
+    kept = np.asarray(TESTS[chosen["test"]][1](np.where(none[:, None], 0.0, scores)), bool)
+    if chosen["nan"] == "drops":
+        kept = kept & ~np.isnan(scores).any(axis=1)
+    return np.asarray(kept & ~(none & (chosen["test"] == "differ")))
 
 
 def _score(data: Data, kind: str, rewards: Array) -> Array:
@@ -110,6 +130,9 @@ def _score(data: Data, kind: str, rewards: Array) -> Array:
     if kind in {"first", "last"}:
         return rewards[:, 0 if kind == "first" else -1]
     filled = np.nan_to_num(rewards)
+    if kind in {"smallest", "product"}:
+        part = filled.min(axis=1) if kind == "smallest" else filled.prod(axis=1)
+        return np.where(unscored, np.nan, part)
     sums = {"plain sum": filled.sum(axis=1), "mean": filled.mean(axis=1), "largest": filled.max(axis=1)}
     return np.where(unscored, np.nan, sums.get(kind, filled @ weights))
 
@@ -123,6 +146,7 @@ def edits_of_groups(asked: Choices) -> Iterator[Edit]:
     yield from mistakes("whose", WHOSE)
     if asked["holes"]:
         yield Edit("unscored rewards counted as 0", {"nan": "zero"})
+        yield Edit("groups with an unscored reward dropped", {"nan": "drops"})
 
 
 LEVELS = (0.0, 1.0, 0.5, -1.0, 2.0)  # rewards of groups whose members are equal
@@ -188,6 +212,10 @@ RAMPS = {
     "positive": "the penalty with the wrong sign",
     "less": "1 less the penalty's size, not the penalty",
     "half beyond": "−½ beyond the limit, not −1",
+    "twice": "a ramp from 0 to −2",
+    "half": "a ramp from 0 to −½",
+    "step at the limit, included": "−1 from the limit on, its own length included, and no ramp before it",
+    "root": "the root of the ramp",
 }
 
 
@@ -209,7 +237,7 @@ def compute_penalty(data: Data, chosen: Choices, variable: Value) -> Mapping[str
 
 def _ramp(kind: str, data: Data, n: Array, limit: int, start: int, excess: Value) -> Value:
     ramp = clip(excess, 0.0, 1.0)
-    steps = {"step at the limit": n > limit, "step at the start": n > start}
+    steps = {"step at the limit": n > limit, "step at the start": n > start, "step at the limit, included": n >= limit}
     if kind in steps:
         return data.lift(-steps[kind].astype(np.float64), "float32")
     return RAMPED[kind](excess, ramp, n > limit)
@@ -226,6 +254,9 @@ RAMPED: Mapping[str, Callable[[Value, Value, Array], Value]] = {
     "positive": lambda excess, ramp, beyond: ramp,  # noqa: ARG005
     "less": lambda excess, ramp, beyond: 1.0 - ramp,  # noqa: ARG005
     "half beyond": lambda excess, ramp, beyond: where(beyond, -0.5, -ramp),  # noqa: ARG005
+    "twice": lambda excess, ramp, beyond: -(ramp * 2.0),  # noqa: ARG005
+    "half": lambda excess, ramp, beyond: -(ramp * 0.5),  # noqa: ARG005
+    "root": lambda excess, ramp, beyond: -sqrt(ramp),  # noqa: ARG005
 }
 
 

@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic import bounded
-from gates.arithmetic.functions import Value, absolute, detached, exp, maximum, minimum, plain, sigmoid, sqrt, where
+from gates.arithmetic.functions import (
+    Value,
+    absolute,
+    clip,
+    detached,
+    exp,
+    maximum,
+    minimum,
+    plain,
+    sigmoid,
+    sqrt,
+    where,
+)
 from gates.arithmetic.number import UNIT, Number
 from gates.families.program import Choices, Data
 from gates.families.rows import Grid, misread, tokens, total
@@ -25,6 +37,7 @@ class Step:
 
     Attributes:
         counts: (B, T) bool, true on tokens by the chosen mask.
+        averaged: (B, T) bool, the tokens that a mean counts.
         lp: log-probs of the policy, the variable of the gradient.
         tokens: number of tokens of each row, (B, 1), at least 1.
     """
@@ -37,10 +50,15 @@ class Step:
             inputs = {**inputs, "row_mask": ~np.asarray(inputs["row_mask"], bool)}
         self.data, self.chosen = data, chosen
         self.grid = Grid.of(inputs, "policy")
+        without = {name: x for name, x in inputs.items() if name != "row_mask"}
+        whole = Grid.of(without, "policy").counts if chosen["row_mask"] == "in the sums only" else None
         self.counts = misread(self.grid.counts, chosen["mask"])
         self.lp = self.grid.wide(variable)
-        self.tokens = tokens(self.counts)
         self.dtype = variable.dtype if isinstance(variable, Number) else "float64"
+        self.tokens = tokens(self.counts)
+        self.averaged = self.counts if whole is None else whole
+        if chosen["weights"] == "mask too":
+            self.averaged = self.counts & (np.asarray(plain(self.lifted("weights"))) > 0.0)
 
     def lifted(self, name: str) -> Value:
         """Return an input of slots or rows as (B, T); a `Number` keeps its own errors."""
@@ -74,7 +92,8 @@ class Step:
 
     def advantages(self) -> Value:
         """Return A of each slot, (B, T)."""
-        advantages = ADVANTAGES[self.chosen["advantages"]](self.lifted("advantages"), self.counts)
+        name = "weights" if self.chosen["weights"] == "for advantages" else "advantages"
+        advantages = ADVANTAGES[self.chosen["advantages"]](self.lifted(name), self.counts)
         if self.chosen["kl"] != "in the advantages":
             return advantages
         return advantages - self.scalar(self.chosen["beta"]) * detached(self.lp - self.logprobs("reference"))
@@ -93,17 +112,21 @@ class Step:
         old = self.logprobs("reference" if choice == "reference" else "old")
         if choice == "on-policy":
             return lp - detached(lp)
-        if choice == "old next token":
-            return lp - self.following(old)
+        if choice in {"old next token", "old previous token"}:
+            return lp - (self.following(old) if choice == "old next token" else self.preceding(old))
         if choice == "old of the next row":
             return lp - old[np.roll(np.arange(len(self.counts)), -1)]
         if choice in BASES:
             return (lp - old) * BASES[choice]
-        return old - lp if choice == "inverted" else lp - old
+        return PAIRED.get(choice, PAIRED["given"])(lp, old)
 
     def following(self, values: Value) -> Value:
         """Return the values of each slot's next slot, (B, T)."""
         return values[:, _following(self.counts)]
+
+    def preceding(self, values: Value) -> Value:
+        """Return the values of each slot's preceding slot, (B, T)."""
+        return values[:, np.maximum(np.arange(self.counts.shape[1]) - 1, 0)]
 
     def logarithm(self, level: str, log_ratio: Value) -> Value:
         """Return the log-ratio at a level: (B, T), or (B, 1) at a row level."""
@@ -121,6 +144,11 @@ class Step:
         return total(self.lp, self.counts) - total(self.logprobs("old"), self.counts)
 
     def ratio(self, level: str, log_ratio: Value) -> Value:
+        """Return the ratio at a level that the surrogate bounds: (B, T), or (B, 1) at a row level."""
+        ratio = self.unweighed_ratio(level, log_ratio)
+        return ratio * self.lifted("weights") if self.chosen["weights"] == "in the ratio" else ratio
+
+    def unweighed_ratio(self, level: str, log_ratio: Value) -> Value:
         """Return the ratio at a level: (B, T), or (B, 1) at a row level."""
         return RATIOS[level](self, log_ratio)
 
@@ -130,6 +158,8 @@ class Step:
         Terms are divided before they are summed; dividing the sums rounds less often, in the same orders. With `parts` the
         micro-batches are added one after the other.
         """
+        if self.chosen["mean of"] == "advantages, KL too" or (self.chosen["mean of"] == "advantages" and not of_kl):
+            return self._by_advantages(term)
         divided = term * np.ones(self.counts.shape) * self.row_weights(kind, of_kl=of_kl)
         parts = self.data.get("parts")
         if parts is None:
@@ -138,14 +168,30 @@ class Step:
         sums = [divided[end - size : end].sum() for size, end in zip(parts, ends, strict=True)]
         return sum(sums[1:], start=0.0 + sums[0])
 
+    def _by_advantages(self, term: Value) -> Value:
+        """Return the mean of terms with the advantages taken for the mask of the mean."""
+        mask = where(self.counts, self.lifted("advantages"), 0.0)
+        if self.chosen["mean"] == "token-mean":
+            return (term * mask / mask.sum()).sum()
+        return (term * mask / mask.sum(1, keepdims=True)).sum() / float(len(self.counts))
+
     def row_weights(self, kind: str | None = None, *, of_kl: bool = False) -> Value:
         """Return the weight of a token in each row, (B, 1), with the rounding of up to two quotients."""
-        weights = row_weights(self.counts, kind or self.chosen["mean"], self.data.inputs)
+        counts = self.counts if of_kl and self.chosen["weights"] == "mask too" else self.averaged
+        weights = row_weights(counts, kind or self.chosen["mean"], self.data.inputs)
         factor, of_both = ROW_FACTORS[self.chosen["rows"]]
         weights = weights if of_kl and not of_both else weights * self.tokens**factor
         return Number(weights, self.dtype, 2.0 * UNIT[self.dtype] * weights) if self.data.bounded else weights
 
 
+PAIRED: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of the log-probs of policy and old
+    "given": lambda lp, old: lp - old,
+    "inverted": lambda lp, old: old - lp,
+    "without old": lambda lp, old: lp,  # noqa: ARG005
+    "added": lambda lp, old: lp + old,
+    "of probabilities": lambda lp, old: exp(lp) - exp(old),
+    "absolute": lambda lp, old: absolute(lp - old),
+}
 ROW_FACTORS = {  # the power of a row's tokens by which its terms are multiplied, and whether those of the KL are too
     "as averaged": (0.0, True),
     "n": (1.0, True),
@@ -189,7 +235,16 @@ ADVANTAGES: Mapping[str, Callable[[Value, Array], Value]] = {
     "row mean": lambda a, counts: total(a, counts) / tokens(counts) * np.ones(counts.shape),
     "positive": lambda a, counts: maximum(a, 0.0),  # noqa: ARG005
     "ones": lambda a, counts: a * 0.0 + 1.0,  # noqa: ARG005
+    "squared": lambda a, counts: a * a,  # noqa: ARG005
+    "clipped": lambda a, counts: clip(a, -1.0, 1.0),  # noqa: ARG005
+    "batch mean": lambda a, counts: a * 0.0 + a[:, 0].mean(),  # noqa: ARG005
 }
+
+
+def _so_far(step: Step, log_ratio: Value) -> Value:
+    """Return the sum of a row's log-ratios up to each token, (B, T)."""
+    kept, columns = where(step.counts, log_ratio, 0.0), np.arange(step.counts.shape[1])
+    return (kept.reshape(len(step.counts), 1, -1) * (columns[:, None] >= columns)).sum(-1)
 
 
 def _row(step: Step, log_ratio: Value, divisor: Any) -> Value:
@@ -209,6 +264,9 @@ RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's choices,
     "row product, padding too": lambda step, d: exp(d.sum(1, keepdims=True)),  # noqa: ARG005
     "row mean, no slope": lambda step, d: detached(_row(step, d, step.tokens)),
     "mean of ratios": lambda step, d: total(exp(d), step.counts) / step.tokens,
+    "longest row": lambda step, d: _row(step, d, float(step.tokens.max())),
+    "square roots": lambda step, d: _row(step, d, np.sqrt(step.tokens)),
+    "so far": lambda step, d: exp(_so_far(step, d)),
     "batch mean": lambda step, d: exp(total(d, step.counts).sum(0, keepdims=True) / max(float(step.counts.sum()), 1.0)),
 }
 
@@ -222,6 +280,7 @@ class Sizes:
         width: T.
         tokens: number of tokens of each row, (B, 1), at least 1.
         sums: number of tokens of each row, (B,).
+        columns: number of tokens of each column, (1, T), at least 1.
         inputs: the call, which may hold L_max and the tokens of the step.
     """
 
@@ -229,6 +288,7 @@ class Sizes:
     width: int
     tokens: Array
     sums: Array
+    columns: Array
     inputs: Mapping[str, Any]
 
     @property
@@ -259,6 +319,8 @@ WEIGHTS: Mapping[str, Callable[[Sizes], Any]] = {  # of a token, for each aggreg
     "square roots": lambda x: 1.0 / (np.sqrt(x.tokens) * x.rows),
     "mean length": lambda x: 1.0 / (x.rows * max(float(x.sums.mean()), 1.0)),
     "constant of tokens": lambda x: 1.0 / (x.every * x.limit),
+    "column means": lambda x: 1.0 / (x.columns * x.width),
+    "tokens of the next row": lambda x: 1.0 / (x.tokens[np.roll(np.arange(x.rows), -1)] * x.rows),
 }
 
 
@@ -273,10 +335,11 @@ def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
         parts = inputs["micro_batches"]
         shares = np.repeat(np.asarray(parts) / rows, parts)[:, None] if kind == "micro-batches by rows" else 1.0
         return np.asarray(_of_blocks(counts, parts) * len(parts) * shares)
-    if kind == "sum of prompts":
-        return _of_blocks(counts, [size] * (rows // size)) * (rows // size)
+    if kind in {"sum of prompts", "prompts by rows"}:
+        return _of_blocks(counts, [size] * (rows // size)) * (rows // size) / (1 if kind == "sum of prompts" else rows)
     sums = counts.sum(axis=1).astype(np.float64)
-    weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], np.maximum(sums, 1.0)[:, None], sums, inputs))
+    columns = np.maximum(counts.sum(axis=0, keepdims=True), 1.0)
+    weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], np.maximum(sums, 1.0)[:, None], sums, columns, inputs))
     return np.asarray(weight * np.ones((rows, 1)))
 
 

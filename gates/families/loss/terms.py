@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gates.arithmetic.functions import Value, absolute, clip, detached, exp, maximum, minimum, plain, where
+from gates.arithmetic.functions import Value, absolute, clip, detached, exp, maximum, minimum, plain, sqrt, where
 from gates.families.loss.step import Step
 from gates.families.rows import total
 
@@ -20,21 +20,36 @@ def surrogate(step: Step) -> Value:
 def weighted(step: Step, term: Value) -> Value:
     """Return a term times the off-policy weights, if there are any."""
     choice = step.chosen["weights"]
-    if choice == "none":
+    if choice in {"none", "for advantages", "in the ratio"}:
         return term
     weights = step.lifted("weights")
-    if choice == "next row":
-        weights = weights[np.roll(np.arange(weights.shape[0]), -1)]
-    if choice == "mean 1":
-        weights = weights / (where(step.counts, weights, 0.0).sum() / float(max(step.counts.sum(), 1)))
-    if choice == "inverse":
-        weights = 1.0 / weights
-    return term * (weights * weights if choice == "squared" else weights)
+    if choice in OF_WEIGHTS:
+        return term * OF_WEIGHTS[choice](weights, step)
+    return term * weights
+
+
+OF_WEIGHTS: Mapping[str, Callable[[Value, Step], Value]] = {
+    "next row": lambda w, step: w[np.roll(np.arange(w.shape[0]), -1)],  # noqa: ARG005
+    "mean 1": lambda w, step: w / (where(step.counts, w, 0.0).sum() / float(max(step.counts.sum(), 1))),
+    "mean 1 by row": lambda w, step: w / (total(w, step.counts) / step.tokens),
+    "inverse": lambda w, step: 1.0 / w,  # noqa: ARG005
+    "squared": lambda w, step: w * w,  # noqa: ARG005
+    "root": lambda w, step: sqrt(w),  # noqa: ARG005
+    "at most 1": lambda w, step: minimum(w, 1.0),  # noqa: ARG005
+    "as mask": lambda w, step: w * 0.0 + (plain(w) > 0.0),  # noqa: ARG005
+}
 
 
 def _unbounded(step: Step, a: Value, log_ratio: Value) -> Value:
     level = step.chosen["level"]
-    return -((step.lp if level == "none" else step.ratio(level, log_ratio)) * a)
+    return -((OF_LOGARITHMS[level](step.lp) if level in OF_LOGARITHMS else step.ratio(level, log_ratio)) * a)
+
+
+OF_LOGARITHMS: Mapping[str, Callable[[Value], Value]] = {  # levels without a ratio
+    "none": lambda lp: lp,
+    "probability": exp,
+    "weighed logarithm": lambda lp: exp(lp) * lp,
+}
 
 
 def _clipped(step: Step, a: Value, log_ratio: Value) -> Value:
@@ -87,10 +102,24 @@ def _capped(step: Step, a: Value, log_ratio: Value) -> Value:
         held = where(r <= bound, r, 0.0)
     if step.chosen["pick"] == "larger" and bound is not None:
         held = maximum(r, bound)
-    if step.chosen["pick"] == "A > 0 only":
-        held = where(plain(a) > 0.0, held, r)
-    alive = {"alive": held * a * step.lp, "without log-prob": held * a}.get(step.chosen["pick"])
-    return -(detached(held) * a * step.lp if alive is None else alive)
+    if step.chosen["pick"] in {"A > 0 only", "A < 0 only"}:
+        held = where((plain(a) > 0.0) == (step.chosen["pick"] == "A > 0 only"), held, r)
+    if step.chosen["pick"] == "1 beyond" and bound is not None:
+        held = where(r <= bound, r, 1.0)
+    if step.chosen["pick"] == "PPO" and bound is not None:
+        held = where((plain(r) <= plain(bound)) | (plain(a) < 0.0), r, 0.0)
+    return -_times_logarithm(step, held, a, r)
+
+
+def _times_logarithm(step: Step, weight: Value, a: Value, ratio: Value) -> Value:
+    """Return a constant weight times A·log π, or what an edit makes of them."""
+    pick = step.chosen["pick"]
+    if pick in {"alive", "without log-prob"}:
+        return weight * a * step.lp if pick == "alive" else weight * a
+    if pick == "no weight":
+        return a * step.lp
+    score = exp(step.lp) if pick == "probability" else ratio if pick == "times the ratio" else step.lp
+    return detached(weight) * a * score
 
 
 def _tapered(step: Step, a: Value, log_ratio: Value) -> Value:
@@ -102,7 +131,7 @@ def _tapered(step: Step, a: Value, log_ratio: Value) -> Value:
     exponent = {"no decay": power, "no constant": power - decay, "inverse": decay - rate - power}
     exponent |= {"decay inverted": power - rate + decay}
     weight = exp(exponent.get(step.chosen["pick"], rate + power - decay))
-    return -((weight if step.chosen["pick"] == "alive" else detached(weight)) * a * step.lp)
+    return -_times_logarithm(step, weight, a, exp(logarithm))
 
 
 def _gated(step: Step, a: Value, log_ratio: Value) -> Value:
@@ -116,6 +145,11 @@ def _gated(step: Step, a: Value, log_ratio: Value) -> Value:
     if pick == "slope":
         opened = step.gate(tau * moved)
         return -(opened * (1.0 - opened) * 4.0 * a)
+    if pick == "no τ inside":
+        return -(step.gate(moved) * (4.0 / tau) * a)
+    if pick in {"weight of log π", "times the ratio"}:
+        gate = step.gate(tau * moved) * (4.0 / tau)
+        return -((gate * r if pick == "times the ratio" else detached(gate) * step.lp) * a)
     factor = {
         "no factor": 1.0,
         "factor 4": 4.0,
@@ -166,24 +200,43 @@ def kl_term(step: Step) -> Value:
     """Return the KL estimate of each token times its ratio."""
     chosen, estimate = step.chosen, _estimate(step)
     if chosen["kl_ratio"] != "none":
-        r = step.ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.drift)
+        r = step.unweighed_ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.drift)
         estimate = (detached(r) if chosen["kl_ratio"] == "token, no slope" else r) * estimate
     if chosen["kl"] == "times advantages":
         estimate = estimate * step.advantages()
+    if chosen["kl"] == "weighed by the policy":
+        estimate = estimate * exp(step.lp)
     return weighted(step, estimate) if chosen["weights"] == "on the KL too" else estimate
 
 
 def _estimate(step: Step) -> Value:
-    kind = step.chosen["kl"]
+    kind, limit, clamped = (step.chosen[name] for name in ("kl", "kl_clamp", "kl clamped"))
+    d = _log_ratio(step, kind)
+    if clamped == "log-ratio" and limit is not None:
+        return ESTIMATES[step.chosen["estimator"]](clip(d, -float(limit), float(limit)))
+    estimate = ESTIMATES[step.chosen["estimator"]](d)
+    if kind == "at least 0":
+        estimate = maximum(estimate, 0.0)
+    return estimate if limit is None else clip(estimate, None if clamped == "above" else -float(limit), float(limit))
+
+
+FACTORS = {"half of d": 0.5, "twice d": 2.0}
+
+
+def _log_ratio(step: Step, kind: str) -> Value:
+    """Return d of each token, reference − policy."""
     reference = step.logprobs("old" if kind == "old" else "reference")
     lp = detached(step.lp) if kind == "detached" else step.logprobs("old") if kind == "of old" else step.lp
-    if kind == "next token":
-        reference = step.following(reference)
+    if kind in {"next token", "previous token"}:
+        reference = step.following(reference) if kind == "next token" else step.preceding(reference)
     if kind == "next row":
         reference = reference[np.roll(np.arange(step.counts.shape[0]), -1)]
+    if kind == "of probabilities":
+        return exp(reference) - exp(lp)
+    if kind == "without reference":
+        return -lp
     d = lp - reference if kind == "inverted" else reference - lp
-    estimate, limit = ESTIMATES[step.chosen["estimator"]](d), step.chosen["kl_clamp"]
-    return estimate if limit is None else clip(estimate, -float(limit), float(limit))
+    return d * FACTORS[kind] if kind in FACTORS else d
 
 
 ESTIMATES: Mapping[str, Callable[[Value], Value]] = {

@@ -11,6 +11,7 @@ ORDERS = {
     "increasing": "shortest first, not longest first",
     "given": "sequences in the order in which they are given, not longest first",
     "reversed": "sequences from the last to the first, not longest first",
+    "unmapped": "indices of the sorted sequences reported, not those of the given ones",
     "of over-long ones": "sequences in the order of their lengths before truncation, shortest first",
 }
 FITS = {
@@ -27,6 +28,7 @@ ROOMS = {
     "one less each": "one token of room between sequences: each takes one more than it has",
     "two less": "bins of max_length − 2 tokens for all but the first sequence",
     "half": "bins of half of max_length tokens for all but the first sequence",
+    "all one less": "bins of max_length − 1 tokens",
     "before": "a bin takes a sequence while it is not full, whatever its length: bins overflow",
 }
 CUTS = {
@@ -48,6 +50,10 @@ EFFICIENCIES = {
     "emptiest": "the efficiency of the emptiest bin",
     "of the longest": "the tokens over bins times the longest bin, not times max_length",
     "percent": "the efficiency in percent",
+    "mean of bins": "the mean of each bin's tokens over its longest sequence times their number",
+    "of the first": "the efficiency of the first bin alone",
+    "sequences placed": "the tokens over the room of the sequences, each in a bin of its own",
+    "median": "the median efficiency of the bins",
 }
 
 

@@ -113,6 +113,7 @@ def _order(kind: str, sizes: Sequence[int], lengths: Sequence[int]) -> list[int]
 def _packed(sizes: Sequence[int], lengths: Sequence[int], room: int, chosen: Choices) -> list[list[int]]:
     """Return the sizes in each bin."""
     bins: list[list[int]] = []
+    placed: list[tuple[int, int]] = []
     fits, chooses = ROOMS[chosen["room"]], FITTING[chosen["fit"]]
     for number in _order(chosen["order"], sizes, lengths):
         size = sizes[number]
@@ -122,6 +123,11 @@ def _packed(sizes: Sequence[int], lengths: Sequence[int], room: int, chosen: Cho
             bins.append([])
             index = len(bins) - 1
         bins[index].append(size)
+        placed.append((index, size))
+    if chosen["order"] == "unmapped":  # the numbers in the sorted list, read as numbers of the given one
+        bins = [[] for _ in bins]
+        for number, (index, _) in enumerate(placed):
+            bins[index].append(sizes[number])
     return bins
 
 
@@ -148,6 +154,7 @@ ROOMS: Mapping[
     "strict": lambda held, size, room: sum(held) + size < room,
     "one more": lambda held, size, room: sum(held) + size <= room + 1,
     "one less each": lambda held, size, room: sum(held) + len(held) + size <= room,
+    "all one less": lambda held, size, room: sum(held) + size <= room - 1,
     "two less": lambda held, size, room: sum(held) + size <= room - 2,
     "half": lambda held, size, room: sum(held) + size <= room // 2,
     "before": lambda held, size, room: sum(held) < room,  # noqa: ARG005
@@ -183,6 +190,10 @@ def _efficiency(kind: str, bins: Sequence[Sequence[int]], lengths: Sequence[int]
         "emptiest": min(fills) / room,
         "of the longest": tokens / (count * max(*fills, 1)),
         "percent": 100.0 * given,
+        "mean of bins": sum(sum(held) / (len(held) * max(held)) for held in bins) / count,
+        "of the first": fills[0] / room,
+        "sequences placed": tokens / (max(len(lengths), 1) * room),
+        "median": float(np.median(fills)) / room,
     }[kind]
 
 

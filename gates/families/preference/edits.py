@@ -39,6 +39,15 @@ REFERENCES = {
     "without β": "β on the policy's log-probs only, not on the reference's",
     "twice": "the reference subtracted twice",
     "half": "half of the reference subtracted",
+    "exchanged": "policy and reference exchanged: the margin with the wrong sign",
+    "previous token": "reference log-probs of the token before",
+    "rows in halves": "reference log-probs in halves: those of the first half of the rows for chosen completions",
+    "next row": "each row with the reference log-probs of the next one",
+    "batch mean": "the mean of the reference log-probs over the batch's tokens for each token",
+}
+QUANTITIES = {
+    "probabilities": "probabilities of tokens summed, not their logarithms",
+    "half": "half of each log-prob",
 }
 NOT_ALIKE = {  # the reference reduced unlike the policy, by the reduction that is asked
     "sum": {"averaged": "reference log-probs averaged over tokens, those of the policy summed"},
@@ -64,10 +73,14 @@ SLOTS = {  # what is counted; a completion has no holes
     "without last column": "the last column of the batch not counted",
     "without first column": "the first column of the batch not counted",
 }
+SWAPPED = "chosen and rejected swapped"
+ALIKE = "chosen less rejected; the margin's sign, or policy and reference exchanged, is the same"
 SIDES = {
-    "swapped": "chosen and rejected swapped",
+    "swapped": SWAPPED,
     "halves": "the first half of the rows taken as chosen, the second as rejected",
     "next pair": "each chosen completion against the rejected one of the next pair",
+    "first rejected": "every chosen completion against the rejected one of the first pair",
+    "means": "the mean of the chosen completions against the mean of the rejected ones: one margin for the batch",
 }
 LIKELIHOODS = {
     "none": "no likelihood term",
@@ -98,6 +111,9 @@ PENALTIES = {
     "without β": "DPOP's penalty not multiplied by β",
     "outside": "DPOP's penalty added to the loss, outside the sigmoid",
     "by tokens": "DPOP's max(0, ·) of each token, not of the sum",
+    "both": "DPOP's penalty on both completions that fell behind",
+    "of the pair": "DPOP's penalty on the margin that is below 0, not on the chosen completion",
+    "averaged": "DPOP's penalty of the chosen completion's mean, not of its sum",
 }
 FORMS = {
     "sigmoid": "σ in the place of log σ",
@@ -105,6 +121,9 @@ FORMS = {
     "squared hinge": "the hinge squared",
     "negative margin": "−z without a sigmoid",
     "perceptron": "max(0, −z), a hinge without its 1",
+    "wide hinge": "max(0, β − z), a hinge at β and not at 1",
+    "square": "(z − 1)², the square of the margin's distance from 1",
+    "log σ by half": "half of −log σ(z), half of −log σ(−z)",
     "apart": "−log σ of each side by itself, not of their difference",
     "inverted": "−log σ(−z): the margin with the wrong sign",
     "minus σ(−z)": "1 − σ(z) in the place of −log σ(z)",
@@ -177,12 +196,19 @@ def losses(asked: Choices) -> dict[str, dict[str, Any]]:
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
     yield from mistakes("mask", SLOTS)
-    yield from mistakes("sides", SIDES)
+    symmetric = asked["number"] == "log-ratio" and asked["form"] in {"logistic", "hinge"} and not asked["penalty"]
+    plainly = symmetric and asked["nll"] == "none" and not asked["margin"]
+    yield Edit(SWAPPED, {"sides": "swapped"}, asked=ALIKE if plainly else "")
+    yield from mistakes("sides", SIDES, without=("swapped",))
+    alike = () if asked["row"] == "sum" else ("half",)
+    yield from mistakes("quantity", QUANTITIES, without=QUANTITIES if asked["number"] == "odds" else alike)
+    if asked["number"] != "odds" and asked["form"] in {"logistic", "hinge"}:
+        yield Edit("ratios compared, not log-ratios: exp(chosen) − exp(rejected)", {"number": "probability"})
     if asked["reference"] == "none" and asked["number"] != "odds":
         yield Edit(REFERENCES["own"], {"reference": "own"})
     elif asked["reference"] != "none":
         alike = ("without β",) if asked["form"] == "ipo" or asked["beta"] == 1.0 else ()
-        yield from mistakes("reference", REFERENCES, without=alike)
+        yield from mistakes("reference", REFERENCES, without=(*alike, *(("exchanged",) if plainly else ())))
         yield from mistakes("reference", NOT_ALIKE.get(asked["row"], {}))
     yield Edit("no gradient of the rejected side (detached)", {"gradient": "chosen"})
     yield Edit("no gradient of the chosen side (detached)", {"gradient": "rejected"})
@@ -212,7 +238,8 @@ def _betas(asked: Choices) -> Iterator[Edit]:
 def _of_form(asked: Choices) -> Iterator[Edit]:
     if asked["form"] == "ipo":
         yield from (
-            Edit(f"target {x}", {"target": x}, asked="1/(2β)") for x in ("1/β", "β/2", "β", "1/2", "1", "0", "2/β")
+            Edit(f"target {x}", {"target": x}, asked="1/(2β)")
+            for x in ("1/β", "β/2", "β", "1/2", "1", "0", "2/β", "−1/(2β)", "1/(4β)", "1/(2β²)")
         )
         yield from mistakes("form", SQUARES)
     else:
@@ -235,6 +262,8 @@ def _of_form(asked: Choices) -> Iterator[Edit]:
         yield Edit("the margin γ divided by β", {"margin": gamma / asked["beta"]})
         yield Edit("the margin γ added, not subtracted", {"margin": -gamma})
         yield Edit("half of the margin γ", {"margin": 0.5 * gamma})
+        yield Edit("the margin γ twice", {"margin": 2.0 * gamma})
+        yield Edit("the margin γ squared", {"margin": gamma * gamma})
     if asked["number"] == "odds":
         yield Edit("probabilities compared, not odds: log π̄ without log(1 − π̄)", {"number": "log-ratio"})
         yield Edit("log(1 − π̄) added, not subtracted", {"number": "odds, sum"})
@@ -282,91 +311,3 @@ def presets(asked: Choices) -> Iterator[Edit]:
         yield Edit(PRESETS[name], changes, convention=True)
     if asked["nll"] == "attended":
         yield Edit("orpo, likelihood of all tokens (TRL ORPOTrainer)", {**by_name["orpo"], "nll": "attended"}, True)
-
-
-# --- KTO
-
-ANCHORS = {
-    "unclamped": "z0 without max(0, ·)",
-    "none": "no z0",
-    "absolute": "|z0| in the place of max(0, z0)",
-    "sum": "z0 as the sum of the mismatched log-ratios, not their mean",
-    "own": "z0 from the rows' own log-ratios, not from mismatched ones",
-    "own, alive": "z0 from the rows' own log-ratios, with gradient",
-    "own, unclamped": "z0 from the rows' own log-ratios, without max(0, ·)",
-    "added": "z0 added, not subtracted",
-    "without β": "z0 not multiplied by β",
-    "smaller": "min(0, z0) in the place of max(0, z0)",
-    "first": "z0 of the first mismatched log-ratio alone",
-    "rows": "the sum of the mismatched log-ratios over the rows of the batch",
-    "both sides": "z0 subtracted on both sides: σ(±β·lr − β·z0)",
-    "desirable only": "z0 for desirable rows only",
-    "undesirable only": "z0 for undesirable rows only",
-}
-KTO_LOSSES = {
-    "log": "λ·(−log σ) in the place of λ·(1 − σ)",
-    "value": "λ·σ, the value in the place of the loss",
-    "negative value": "−λ·σ without its constant λ",
-    "weight inside": "λ inside the sigmoid: 1 − σ(λ·z)",
-    "square": "λ times the square of 1 − σ",
-    "linear": "−λ·z without a sigmoid",
-}
-LABELS = {
-    "swapped": "desirable and undesirable swapped",
-    "all desirable": "every row taken as desirable in the sigmoid",
-    "all undesirable": "every row taken as undesirable in the sigmoid",
-}
-MEANS = {
-    "by label": "the mean over desirable rows plus that over undesirable rows",
-    "half by label": "half of the mean over desirable rows plus half of that over undesirable rows",
-    "sum": "summed over rows, not averaged",
-    "weights": "divided by the sum of the weights λ",
-    "desirable": "divided by the number of desirable rows",
-    "undesirable": "divided by the number of undesirable rows",
-    "pairs": "divided by half of the rows",
-}
-OTHERS = frozenset(
-    ("next token", "added", "none", "own", "without β", "twice", "half")
-)  # edits of the reference that also exist for single rows
-
-
-def edits_of_kto(asked: Choices) -> Iterator[Edit]:
-    """Yield the edits of KTO's loss, conventions first."""
-    own = "z0 from the rows' own log-ratios, not from mismatched ones"
-    yield Edit(own, {"anchor": "own"}, convention=True)
-    yield Edit('no z0 (as in TRL loss_type="apo_zero_unpaired")', {"anchor": "none"}, convention=True)
-    yield from mistakes("anchor", ANCHORS, without=("own", "none"))
-    yield from mistakes("loss", KTO_LOSSES)
-    yield from mistakes("labels", LABELS)
-    yield from mistakes("mean", MEANS)
-    yield from mistakes("mask", SLOTS)
-    yield from (Edit(REFERENCES[name], {"reference": name}) for name in sorted(OTHERS))
-    for name in ("mean", "width", "longest", "root"):
-        yield Edit(ROWS[name][0], {"row": name}, asked="summed over tokens")
-    yield from _constants_of_kto(asked)
-
-
-def _constants_of_kto(asked: Choices) -> Iterator[Edit]:
-    up, down = asked["weights"]
-    beta = asked["beta"]
-    if up != down:
-        yield Edit("λ_D and λ_U swapped", {"weights": (down, up)})
-        yield Edit("λ_D on every row", {"weights": (up, up)})
-        yield Edit("λ_U on every row", {"weights": (down, down)})
-    if {up, down} != {1.0}:
-        yield Edit("no weights λ", {"weights": (1.0, 1.0)})
-    yield Edit("undesirable rows left out", {"weights": (up, 0.0)})
-    yield Edit("desirable rows left out", {"weights": (0.0, down)})
-    yield Edit("β doubled", {"beta": 2.0 * beta})
-    yield Edit("half of β", {"beta": 0.5 * beta})
-    yield Edit("1 over the weights λ", {"weights": (1.0 / up, 1.0 / down)})
-    yield Edit("β missing (1)", {"beta": 1.0}, asked=f"{beta:g}")
-    yield Edit("β squared", {"beta": beta * beta})
-    yield Edit("the loss with the wrong sign", {"sign": -1.0})
-
-
-def presets_of_kto(asked: Choices) -> Iterator[Edit]:
-    """Yield KTO's loss with and without its reference point."""
-    del asked
-    yield Edit('kto (TRL KTOTrainer loss_type="kto")', {"anchor": "clamped"}, convention=True)
-    yield Edit("kto without a reference point z0", {"anchor": "none"}, convention=True)

@@ -14,7 +14,7 @@ import numpy as np
 from gates.arithmetic import bounded
 from gates.arithmetic.functions import Value, absolute, detached, maximum, minimum, sigmoid, where
 from gates.arithmetic.number import Floats, gradient, number
-from gates.families.preference import designed, edits
+from gates.families.preference import designed, kto_edits
 from gates.families.preference.program import minus_log_sigmoid, widest_of
 from gates.families.preference.sides import Sides, either, rounded_constant
 from gates.families.program import Choices, Data, Inputs, Program
@@ -27,6 +27,7 @@ def asked(call: Inputs) -> Choices:
         "mask": "given",
         "row": "sum",
         "reference": "given",
+        "quantity": "log-probs",
         "beta": call["beta"],
         "anchor": "clamped",
         "labels": "given",
@@ -120,12 +121,12 @@ KTO = Program(
     op="kto_loss",
     asked=asked,
     compute=compute,
-    edits=edits.edits_of_kto,
+    edits=kto_edits.edits_of_kto,
     inputs=designed.designed_of_kto,
     outputs=("loss", "gradient"),
     variable="policy",
     places=designed.places_of_kto,
-    presets=edits.presets_of_kto,
+    presets=kto_edits.presets_of_kto,
 )
 PROGRAMS = (KTO,)
 

@@ -46,6 +46,7 @@ def asked(call: Inputs) -> Choices:
         "sides": "in turn",
         "gradient": "both",
         "number": "log-ratio",
+        "quantity": "log-probs",
         "form": "logistic",
         "beta": call["beta"],
         "place": "inside",
@@ -159,6 +160,9 @@ PENALISED: Mapping[str, Callable[[Sides, Value, Value], Value | None]] = {  # DP
     "unbounded": lambda sides, c, r: -c,  # noqa: ARG005
     "added": lambda sides, c, r: -maximum(0.0, -c),  # noqa: ARG005
     "by tokens": lambda sides, c, r: sides.split(sides.shortfalls())[0],  # noqa: ARG005
+    "both": lambda sides, c, r: maximum(0.0, -c) + maximum(0.0, -r),  # noqa: ARG005
+    "of the pair": lambda sides, c, r: maximum(0.0, r - c),  # noqa: ARG005
+    "averaged": lambda sides, c, r: maximum(0.0, -c) / tokens(sides.counts)[0::2, 0],  # noqa: ARG005
     "without β": lambda sides, c, r: None,  # noqa: ARG005
     "outside": lambda sides, c, r: None,  # noqa: ARG005
 }
@@ -236,6 +240,9 @@ TARGETS: Mapping[str, Callable[[Value], Value]] = {
     "1": lambda beta: beta * 0.0 + 1.0,
     "0": lambda beta: beta * 0.0,
     "2/β": lambda beta: 2.0 / beta,
+    "−1/(2β)": lambda beta: -1.0 / (2.0 * beta),
+    "1/(4β)": lambda beta: 1.0 / (4.0 * beta),
+    "1/(2β²)": lambda beta: 1.0 / (2.0 * beta * beta),
 }
 
 
@@ -266,6 +273,9 @@ FORMS: Mapping[str, Callable[[Sides, Value, Value], Value]] = {
     "squared hinge": lambda sides, c, r: _hinge(sides, c, r) * _hinge(sides, c, r),
     "negative margin": _of_margin(lambda z: -z),
     "perceptron": _of_margin(lambda z: maximum(0.0, -z)),
+    "wide hinge": lambda sides, c, r: maximum(0.0, sides.scalar("beta") - _margins(sides, c, r)[0]),
+    "square": _of_margin(lambda z: (z - 1.0) * (z - 1.0)),
+    "log σ by half": _of_margin(lambda z: (minus_log_sigmoid(z) + minus_log_sigmoid(-z)) * 0.5),
     "apart": lambda sides, c, r: (
         minus_log_sigmoid(sides.scalar("beta") * c) + minus_log_sigmoid(-(sides.scalar("beta") * r))
     ),

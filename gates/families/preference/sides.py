@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gates.arithmetic.forms import merged
-from gates.arithmetic.functions import Value, detached, maximum, where
+from gates.arithmetic.functions import Value, detached, exp, maximum, where
 from gates.arithmetic.number import Number, constant
 from gates.families.preference.inputs import prompts
 from gates.families.program import Choices, Data, Inputs
@@ -47,9 +47,12 @@ class Sides:
         self.data, self.chosen, self.lp = data, chosen, variable
         self.counts = counted(data.inputs, chosen["mask"])
         self.base = self._base()
-        self.rows = self._added(self.lp)
-        if self.base is not None:  # the sum of differences or the difference of sums
-            self.rows = either(self._added(self.lp - self.base), self.rows - self._added(self.base))
+        lp, base = (None if x is None else QUANTITIES[chosen["quantity"]](x) for x in (self.lp, self.base))
+        self.rows = self._added(lp)
+        if base is not None:  # the sum of differences or the difference of sums
+            self.rows = either(self._added(lp - base), self.rows - self._added(base))
+        if chosen["reference"] == "exchanged":
+            self.rows = -self.rows
 
     def scalar(self, name: str) -> Value:
         """Return a chosen constant such as β, which a program may keep in a wider dtype."""
@@ -65,6 +68,8 @@ class Sides:
         if choice in {"averaged", "summed"}:
             n = tokens(self.counts)
             return reference / n if choice == "averaged" else reference * n
+        if choice == "batch mean":
+            return reference * 0.0 + where(self.counts, reference, 0.0).sum() / float(self.counts.sum())
         return reference / self.scalar("beta") if choice == "without β" else REFERENCES[choice](reference, even)
 
     def _added(self, values: Value) -> Value:
@@ -88,6 +93,10 @@ class Sides:
         c, r = (rows[:half], rows[half:]) if choice == "halves" else (rows[0::2], rows[1::2])
         if choice == "next pair":
             r = r[np.roll(np.arange(half), -1)]
+        if choice == "first rejected":
+            r = r[np.zeros(half, np.int64)]
+        if choice == "means":
+            c, r = (side * 0.0 + side.mean() for side in (c, r))
         if choice == "swapped":
             c, r = r, c
         return detached(c) if gradient == "rejected" else c, detached(r) if gradient == "chosen" else r
@@ -107,7 +116,16 @@ REFERENCES: Mapping[str, Callable[[Value, Array], Value]] = {
     "half": lambda ref, even: ref * 0.5,  # noqa: ARG005
     "chosen only": lambda ref, even: where(even, ref, 0.0),
     "rejected only": lambda ref, even: where(~even, ref, 0.0),
+    "exchanged": lambda ref, even: ref,  # noqa: ARG005
+    "next row": lambda ref, even: ref[np.roll(np.arange(len(even)), -1)],
+    "rows in halves": lambda ref, even: ref[np.arange(len(even)).reshape(2, -1).T.reshape(-1)],
+    "previous token": lambda ref, even: ref[:, np.maximum(np.arange(ref.shape[1]) - 1, 0)],  # noqa: ARG005
     "next token": lambda ref, even: ref[:, np.minimum(np.arange(1, ref.shape[1] + 1), ref.shape[1] - 1)],  # noqa: ARG005
+}
+QUANTITIES: Mapping[str, Callable[[Value], Value]] = {  # of a token, that a row adds
+    "log-probs": lambda lp: lp,
+    "probabilities": exp,
+    "half": lambda lp: lp * 0.5,
 }
 DIVISORS: Mapping[str, Callable[[Array, Array], Array]] = {
     "sum": lambda n, counts: np.ones_like(n),  # noqa: ARG005

@@ -38,6 +38,18 @@ FORMS = {
     "root": "exp(D/2), the root of the ratio",
     "base 2": "2 to the power D, not exp(D)",
 }
+OF_TOKENS = {
+    "of probabilities": "the difference of probabilities, not their quotient",
+    "quotient": "the quotient of log-probs",
+}
+OUTSIDE = {
+    "1": "1 outside the bounds, not 0",
+    "1 inside": "1 inside the bounds, not the ratio",
+    "inverted": "0 inside the bounds and the ratio outside: the test of the bounds inverted",
+    "0 above": "0 above the upper bound, the lower bound below it",
+    "0 below": "0 below the lower bound, the upper bound above it",
+    "row": "the whole row 0 if the ratio of any of its tokens is outside the bounds",
+}
 BOUNDS = (0.1, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
@@ -46,6 +58,12 @@ def _of_pair(asked: Choices, inverted: str) -> Iterator[Edit]:
     yield Edit(inverted, {"log_ratio": "inverted"})
     yield Edit("exp(|D|)", {"log_ratio": "absolute"})
     yield Edit("log-probs of the second policy shifted by one token", {"log_ratio": "next"})
+    yield Edit("log-probs of the second policy of the token before", {"log_ratio": "previous"})
+    yield Edit("log-probs added, not subtracted", {"log_ratio": "added"})
+    yield Edit("exp of the difference of probabilities, not of log-probs", {"log_ratio": "of probabilities"})
+    yield Edit(
+        "log-probs of the first policy ignored: 1 over the probability of the second one", {"log_ratio": "second"}
+    )
     yield Edit("each row with the log-probs of the second policy of the next row", {"log_ratio": "next row"})
     yield Edit("log-probs of the second policy ignored: the probability of the first one", {"log_ratio": "first"})
     yield from mistakes("form", FORMS)
@@ -110,9 +128,14 @@ def _corrections(asked: Choices) -> Iterator[Edit]:
     if asked["level"] != "token":
         yield Edit("the weight of the row, repeated on each of its tokens", {"shape": "tokens"}, convention=True)
         yield Edit("each token's ratio bounded, then their product", {"bounded": "tokens"})
+        yield Edit("each token's ratio bounded, then their mean", {"bounded": "tokens, mean"})
+        yield from (Edit(words, {"of_rows": name}) for name, words in MEANS.items())
+    else:
+        yield from (Edit(words, {"form": name}) for name, words in OF_TOKENS.items())
+        yield Edit("weights divided by their mean over each row", {"after": "mean 1 by row"})
     if asked["correction"] == "mis":
-        yield Edit("1 outside the bounds, not 0", {"outside": "1"})
-        yield Edit("1 inside the bounds, not the ratio", {"outside": "1 inside"})
+        without = () if asked["low"] is not None else ("0 above", "0 below")
+        yield from mistakes("outside", OUTSIDE, without=(*without, *(("row",) if asked["level"] != "token" else ())))
         yield Edit("ends of the bounds left out", {"ends": "left out"})
     yield Edit("weights divided by their mean over the batch", {"after": "mean 1"})
     yield Edit("weights divided by their sum", {"after": "sum 1"})
@@ -133,7 +156,16 @@ def _bounds(asked: Choices) -> Iterator[Edit]:
         yield Edit("the bounds exchanged", {"low": high, "high": low})
     elif high > 1.0:
         yield Edit("a lower bound of 1/c_max", {"low": 1.0 / high})
-    yield Edit("bounds of D, not of exp(D): from −c_min to c_max", {"bounded": "logarithm"})
+    between = "up to c_max" if low is None else "from c_min to c_max"
+    yield Edit(f"bounds of D, not of exp(D): {between}", {"bounded": "logarithm"})
+    if low is not None:
+        yield Edit("bounds of D, not of exp(D): from −c_min to c_max", {"bounded": "logarithm, both ways"})
+        yield Edit("bounds of D, not of exp(D): from −c_max to c_max", {"low": high, "bounded": "logarithm, both ways"})
+        yield Edit("c_max on both sides: from 1/c_max to c_max", {"low": 1.0 / high})
+    else:
+        yield Edit("bounds of D, not of exp(D): from −c_max to c_max", {"low": high, "bounded": "logarithm, both ways"})
+    yield Edit("bounds of |D|, not of exp(D)", {"bounded": "size of the logarithm"})
+    yield Edit("bounds of r − 1, not of r", {"low": None if low is None else 1.0 + low, "high": 1.0 + high})
     yield Edit("bounds 1 − c_min and 1 + c_max", {"low": None if low is None else 1.0 - low, "high": 1.0 + high})
     yield from numbers("c_max", "high", BOUNDS, asked)
     if low is not None:
@@ -161,12 +193,19 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
         "summed": "the sum of the ratios, not their mean",
         "log": "the mean of D for the mean ratio",
         "less 1": "the mean of r − 1 for the mean ratio",
+        "median": "the median ratio for the mean one",
+        "inverse": "the mean of 1/r for the mean ratio",
+        "squares": "the mean of r² for the mean ratio",
+        "bounded": "the mean of min(r, 1) for the mean ratio",
     },
     "size": {
         "signed": "the largest D for the largest |D|",
         "of the ratio": "the largest |r − 1| for the largest |D|",
         "mean": "the mean of |D| for the largest one",
         "exp": "the largest exp|D| for the largest |D|",
+        "least": "the magnitude of the least D for the largest |D|",
+        "range": "the largest D less the least for the largest |D|",
+        "root mean square": "the root mean square of D for the largest |D|",
     },
     "p99": {
         "lower": "the 99% quantile without interpolation, the lower value",
@@ -174,6 +213,9 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
         "95%": "the 95% quantile for the 99% one",
         "signed": "the 99% quantile of D, not of |D|",
         "1%": "the 1% quantile for the 99% one",
+        "90%": "the 90% quantile for the 99% one",
+        "50%": "the median for the 99% quantile",
+        "of the ratio": "the 99% quantile of |r − 1|, not of |D|",
     },
     "k3": {
         "of −D": "k3 of −D: e^−D + D − 1, which estimates the other KL",
@@ -185,6 +227,9 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
         "without D": "mean e^D − 1 for k3, without its −D",
         "halved": "half of k3",
         "summed": "the sum of k3 over the tokens, not their mean",
+        "weighed": "mean r·k3 for k3, weighed by the ratio",
+        "absolute": "mean |D| for k3",
+        "square": "mean D² for k3, k2 without its ½",
     },
     "chi2": {
         "square": "mean r² for χ², not less 1",
@@ -193,6 +238,9 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
         "of −D": "χ² of −D: mean e^−2D − 1",
         "less the mean": "mean r² less the square of mean r for χ²",
         "summed": "the sum of r² − 1, not their mean",
+        "doubled": "mean 2(e^D − 1) for χ²",
+        "halved": "half of χ²",
+        "of D²": "mean D² for χ²",
     },
     "ess": {
         "count": "the effective sample size, not over n",
@@ -201,12 +249,19 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
         "at most 1": "the mean ratio squared over n mean r²",
         "of D": "the effective sample size of D, not of r",
         "root": "the root of the effective sample size over n",
+        "not squared": "Σr / (n Σr²): the sum not squared",
+        "share": "1 less the effective sample size over n",
+        "entropy": "exp of the entropy of the normalised ratios over n, the perplexity",
+        "largest": "Σr over n times the largest ratio",
     },
     "mult": {
         "of the mean": "exp of the mean |D|, not the mean of exp|D|",
         "ratio": "the mean ratio for the mean of exp|D|",
         "less 1": "the mean of exp|D| − 1 for that of exp|D|",
         "mean size": "the mean of |D| for the mean of exp|D|",
+        "of r − 1": "1 plus the mean of |r − 1| for the mean of exp|D|",
+        "inverse": "the mean of exp(−|D|) for that of exp|D|",
+        "largest": "the largest exp|D| for the mean one",
     },
     "outside": {
         "clipped": "shares outside the clip range of those only that a clip stops",
@@ -216,6 +271,11 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
         "exchanged": "shares below and above the clip range exchanged",
         "log": "shares of D outside −ε_low … ε_high, not of r outside the clip range",
         "of all slots": "shares outside the clip range over every slot, padding too",
+        "counts": "numbers of ratios outside the clip range, not shares",
+        "inverse": "shares of 1/r outside the clip range, not of r",
+        "low twice": "ε_low on both sides of the clip range",
+        "high twice": "ε_high on both sides of the clip range",
+        "percent": "shares outside the clip range in percent",
     },
     "sequences": {
         "means": "rows by the mean of D, not its sum",
@@ -225,6 +285,7 @@ STATISTICS: Mapping[str, Mapping[str, str]] = {  # statistic → kind of mistake
 }
 
 
+OF_BOTH = ("of all slots", "low twice", "high twice")  # mistakes of tokens and rows at once
 SCOPES = {"tokens": "of the tokens alone", "rows": "of the rows alone"}
 ENDS = {
     "of tokens": "the least and the largest ratio of the tokens, not of the rows",
@@ -245,6 +306,6 @@ def of_statistics(asked: Choices) -> Iterator[Edit]:
         yield from mistakes(name, kinds, without=absent)
         if name != "sequences":
             for scope, words in SCOPES.items():
-                for edit in mistakes(name, kinds, f"{{}} ({words})", without=(*absent, "of all slots")):
+                for edit in mistakes(name, kinds, f"{{}} ({words})", without=(*absent, *OF_BOTH)):
                     yield replace(edit, changes={**edit.changes, "scope": scope}, alone=True)
     yield from mistakes("ends", ENDS)

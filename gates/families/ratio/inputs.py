@@ -16,6 +16,7 @@ from gates.families.rows import Grid
 from gates.families.valid import Generator
 from gates.model import Array
 
+BESIDE = 0.03  # nats between a usual bound and the nearest log-ratios
 RATIO_PAIR, WEIGHTS_PAIR = ("policy", "old"), ("old", "sampling")
 
 
@@ -31,12 +32,13 @@ def designed_weights(example: Inputs, rng: np.random.Generator) -> Iterator[Inpu
     """Yield eight batches with the settings of a call: ratios below, inside and above both bounds, and of exactly 1."""
     bounds = {*edits.BOUNDS, example["c_max"], example["c_min"] or 0.4, np.exp(example["c_max"])}
     edges = np.log([min(bounds) / 3.0, *sorted(bounds), max(bounds) * 3.0])
-    goals, used = rng.permutation((edges[1:] + edges[:-1]) / 2.0), 0  # one between any two bounds
+    beside = np.add.outer(np.log(edits.BOUNDS), (-BESIDE, BESIDE)).reshape(-1)  # so that the size of a bound is known
+    goals, used = rng.permutation(np.r_[(edges[1:] + edges[:-1]) / 2.0, beside]), 0  # one between any two bounds
     for mask in row_inputs.masks(example, "old", rng):
         goals = np.roll(goals, -used)
         if example["level"] == "token":
             moved, used = rng.permuted(np.resize(goals, mask.shape), axis=1), mask.size
-            moved += rng.uniform(-0.04, 0.04, mask.shape)
+            moved += rng.uniform(-0.5 * BESIDE, 0.5 * BESIDE, mask.shape)
             moved[rng.random(mask.shape) < 0.15] = 0.0
         else:
             used, tokens_ = len(mask), np.maximum(mask.sum(axis=1, keepdims=True), 1)

@@ -6,7 +6,7 @@ Source: docs/definitions.md, "Importance ratios, off-policy weights and ratio st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,9 @@ class Pair:
             return self.first - self.second[:, following]
         if kind == "next row":
             return self.first - self.second[np.roll(np.arange(len(self.counts)), -1)]
-        return self.first if kind == "first" else self.first - self.second
+        if kind == "previous":
+            return self.first - self.second[:, np.maximum(np.arange(self.counts.shape[1]) - 1, 0)]
+        return DIFFERENCES.get(kind, DIFFERENCES["given"])(self.first, self.second)
 
     def summed(self) -> Value:
         """Return the sum of the log-ratios of each row, (B, 1)."""
@@ -59,8 +61,10 @@ class Pair:
 
     def ratio(self) -> Value:
         """Return the ratio of each slot or row, (B, T) or (B, 1); padding is not set yet."""
-        log_ratio = LEVELS[self.chosen["level"]](self)
         kind = self.chosen["form"]
+        if kind in OF_TOKENS:
+            return OF_TOKENS[kind](self.first, self.second)
+        log_ratio = LEVELS[self.chosen["level"]](self)
         if kind == "log":
             return log_ratio
         if kind == "first order":
@@ -76,6 +80,17 @@ class Pair:
         return self.data.scalar(value, self.dtype)
 
 
+DIFFERENCES: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of the log-probs of both policies
+    "given": lambda first, second: first - second,
+    "first": lambda first, second: first,  # noqa: ARG005
+    "second": lambda first, second: -second,  # noqa: ARG005
+    "added": lambda first, second: first + second,
+    "of probabilities": lambda first, second: exp(first) - exp(second),
+}
+OF_TOKENS: Mapping[str, Callable[[Value, Value], Value]] = {  # in the place of a ratio of each token
+    "of probabilities": lambda first, second: exp(first) - exp(second),
+    "quotient": lambda first, second: first / second,
+}
 EXPONENTS = {"squared": 2.0, "root": 0.5, "base 2": float(np.log(2.0))}  # factors of the log-ratio
 
 
@@ -143,14 +158,10 @@ def compute_ratio(data: Data, chosen: Choices, variable: Value) -> Mapping[str, 
     pair = Pair(data, chosen, generators.RATIO_PAIR)
     averaged = MEANS.get(chosen["of_rows"])
     ratio = pair.ratio() if averaged is None else averaged(pair, exp(pair.moved()))
-    if chosen["form"] == "of probabilities":
-        ratio = exp(pair.first) - exp(pair.second)
-    if chosen["form"] == "quotient":
-        ratio = pair.first / pair.second
     if chosen["clip"] is not None:
         low, high = chosen["clip"]
         ratio = clip(ratio, low, high)
-    by_token = chosen["form"] in {"of probabilities", "quotient"} or (averaged is None and chosen["level"] in BY_TOKEN)
+    by_token = chosen["form"] in OF_TOKENS or (averaged is None and chosen["level"] in BY_TOKEN)
     return {"ratio": _returned(pair, ratio, rows=not by_token)}
 
 
@@ -176,6 +187,7 @@ def asked_weights(inputs: Inputs) -> Choices:
         "outside": "0",
         "ends": "included",
         "bounded": "ratio",
+        "of_rows": "ratio",
         "padding": "0",
         "shape": "given",
         "after": "nothing",
@@ -186,49 +198,108 @@ def asked_weights(inputs: Inputs) -> Choices:
 def compute_weights(data: Data, chosen: Choices, variable: Value) -> Mapping[str, Value]:  # noqa: ARG001
     """Return the weight of each token or row."""
     pair = Pair(data, chosen, generators.WEIGHTS_PAIR)
-    if chosen["bounded"] == "tokens":  # each token's ratio before the product of a row
-        kept = where(pair.counts, _bounded(pair, exp(pair.moved())), 1.0)
-        weights = kept[:, :1]
-        for column in range(1, pair.counts.shape[1]):
-            weights = weights * kept[:, column : column + 1]
-    elif chosen["bounded"] == "logarithm":
-        moved = LEVELS[chosen["level"]](pair)
-        low, high = (None if bound is None else pair.scalar(bound) for bound in (chosen["low"], chosen["high"]))
-        weights = exp(clip(moved, None if low is None else -low, high))
-    else:
-        weights = _bounded(pair, pair.ratio())
-    rows = chosen["bounded"] == "tokens" or chosen["level"] not in BY_TOKEN
+    weights = WEIGHED[chosen["bounded"]](pair)
+    averaged = chosen["of_rows"] != "ratio" or chosen["bounded"].startswith("tokens")
+    rows = averaged or chosen["level"] not in BY_TOKEN
     if chosen["after"] != "nothing":
         counted = np.ones(weights.shape, bool) if rows else pair.counts
         weights = AFTER[chosen["after"]](weights, counted)
     return {"weights": _returned(pair, weights, rows=rows)}
 
 
-def _bounded(pair: Pair, ratio: Value) -> Value:
+def _of_tokens(pair: Pair) -> Value:
+    """Return the product of each row's bounded token ratios."""
+    kept = where(pair.counts, _bounded(pair, exp(pair.moved())), 1.0)
+    weights = kept[:, :1]
+    for column in range(1, pair.counts.shape[1]):
+        weights = weights * kept[:, column : column + 1]
+    return weights
+
+
+def _of_ratio(pair: Pair) -> Value:
+    averaged = MEANS.get(pair.chosen["of_rows"])
+    return _bounded(pair, pair.ratio() if averaged is None else averaged(pair, exp(pair.moved())))
+
+
+def _of_logarithm(*, both: bool) -> Callable[[Pair], Value]:
+    """Return the weights whose bounds are those of the log-ratio, the lower one negated with `both`."""
+
+    def weights(pair: Pair) -> Value:
+        low, high = _bounds(pair)
+        moved = LEVELS[pair.chosen["level"]](pair)
+        low = -low if both and low is not None else low
+        if pair.chosen["correction"] == "tis":
+            return exp(clip(moved, low, high))
+        return _masked(pair, exp(moved), moved, low, high)
+
+    return weights
+
+
+def _of_size(pair: Pair) -> Value:
+    """Return the weights whose bounds are those of the magnitude of the log-ratio."""
+    low, high = _bounds(pair)
+    moved = LEVELS[pair.chosen["level"]](pair)
+    if pair.chosen["correction"] == "tis":
+        return exp(clip(absolute(moved), low, high))
+    return _masked(pair, exp(moved), absolute(moved), low, high)
+
+
+WEIGHED: Mapping[str, Callable[[Pair], Value]] = {  # what the bounds are those of
+    "ratio": _of_ratio,
+    "tokens": _of_tokens,
+    "tokens, mean": lambda pair: total(_bounded(pair, exp(pair.moved())), pair.counts) / tokens(pair.counts),
+    "logarithm": _of_logarithm(both=False),
+    "logarithm, both ways": _of_logarithm(both=True),
+    "size of the logarithm": _of_size,
+}
+
+
+def _bounds(pair: Pair) -> tuple[Value | None, Value | None]:
     low, high = (None if bound is None else pair.scalar(bound) for bound in (pair.chosen["low"], pair.chosen["high"]))
+    return low, high
+
+
+def _bounded(pair: Pair, ratio: Value) -> Value:
+    low, high = _bounds(pair)
     if pair.chosen["correction"] == "none":
         return ratio
     if pair.chosen["correction"] == "tis":
         return clip(ratio, low, high)
-    fixed = {"0": 0.0, "1": 1.0}.get(pair.chosen["outside"])
-    strict = pair.chosen["ends"] == "left out"
-    weights = ratio
+    return _masked(pair, ratio, ratio, low, high)
+
+
+def _masked(pair: Pair, ratio: Value, tested: Value, low: Value | None, high: Value | None) -> Value:
+    """Return the ratio where a tested number is inside the bounds, and what stands outside elsewhere."""
+    strict, outside = pair.chosen["ends"] == "left out", pair.chosen["outside"]
+    inside = []
     for bound, above in ((low, False), (high, True)):
-        if bound is None:
-            continue
-        inside = (
-            (ratio < bound if strict else ratio <= bound) if above else (ratio > bound if strict else ratio >= bound)
-        )
-        weights = where(inside, weights, bound if fixed is None else fixed)
-    if pair.chosen["outside"] == "1 inside":
-        return where((weights > 0.0) & (weights < high), weights * 0.0 + 1.0, 0.0)
+        if bound is not None and above:
+            inside.append((tested < bound if strict else tested <= bound, {"0 below": bound}))
+        elif bound is not None:
+            inside.append((tested > bound if strict else tested >= bound, {"0 above": bound}))
+    if outside in {"inverted", "row"}:
+        return _by_all(pair, ratio, [test for test, _ in inside])
+    weights = ratio * 0.0 + 1.0 if outside == "1 inside" else ratio
+    for test, held in inside:
+        weights = where(test, weights, held.get(outside, 1.0 if outside == "1" else 0.0))
     return weights
+
+
+def _by_all(pair: Pair, ratio: Value, tests: Sequence[Any]) -> Value:
+    """Return the ratio outside the bounds, or of the rows whose tokens are all inside; 0 elsewhere."""
+    ones = [where(test, ratio * 0.0 + 1.0, 0.0) for test in tests]
+    inside = ones[0] if len(ones) == 1 else ones[0] * ones[1]
+    if pair.chosen["outside"] == "row":
+        kept = np.all((np.asarray(plain(inside)) > 0.0) | ~pair.counts, axis=1, keepdims=True)
+        return where(kept, ratio, 0.0)
+    return ratio * (1.0 - inside)
 
 
 AFTER: Mapping[str, Callable[[Value, Array], Value]] = {
     "mean 1": lambda w, counts: w / (where(counts, w, 0.0).sum() / float(max(counts.sum(), 1))),
     "sum 1": lambda w, counts: w / where(counts, w, 0.0).sum(),
     "squared": lambda w, counts: w * w,  # noqa: ARG005
+    "mean 1 by row": lambda w, counts: w / (total(w, counts) / tokens(counts)),
     "inverse": lambda w, counts: 1.0 / maximum(w, 1e-30),  # noqa: ARG005
     "at most 1": lambda w, counts: minimum(w, 1.0),  # noqa: ARG005
     "ones": lambda w, counts: w * 0.0 + 1.0,  # noqa: ARG005

@@ -93,7 +93,7 @@ def _moments(pair: Pair, chosen: Choices, d: Value, gains: Array | None, slots: 
     return {
         "mean": MEANS[chosen["mean"]](d, r),
         "max_abs": LARGEST[chosen["size"]](d, r),
-        "p99_abs": _quantile(d if chosen["p99"] == "signed" else size, chosen["p99"], pair.dtype),
+        "p99_abs": _quantile(QUANTILES_OF.get(chosen["p99"], absolute)(d), chosen["p99"], pair.dtype),
         "k3": K3[chosen["k3"]](d, r),
         "chi2": CHI2[chosen["chi2"]](d, r),
         "ess_per_n": ESS[chosen["ess"]](d, r, float(d.shape[0])),
@@ -108,6 +108,10 @@ MEANS: Mapping[str, Callable[[Value, Value], Value]] = {
     "summed": lambda d, r: r.sum(),  # noqa: ARG005
     "log": lambda d, r: d.mean(),  # noqa: ARG005
     "less 1": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
+    "median": lambda d, r: _middle(r),  # noqa: ARG005
+    "inverse": lambda d, r: exp(-d).mean(),  # noqa: ARG005
+    "squares": lambda d, r: (r * r).mean(),  # noqa: ARG005
+    "bounded": lambda d, r: minimum(r, 1.0).mean(),  # noqa: ARG005
 }
 LARGEST: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda d, r: _extreme(absolute(d), maximum),  # noqa: ARG005
@@ -115,6 +119,9 @@ LARGEST: Mapping[str, Callable[[Value, Value], Value]] = {
     "of the ratio": lambda d, r: _extreme(absolute(r - 1.0), maximum),  # noqa: ARG005
     "mean": lambda d, r: absolute(d).mean(),  # noqa: ARG005
     "exp": lambda d, r: exp(_extreme(absolute(d), maximum)),  # noqa: ARG005
+    "least": lambda d, r: absolute(_extreme(d, minimum)),  # noqa: ARG005
+    "range": lambda d, r: _extreme(d, maximum) - _extreme(d, minimum),  # noqa: ARG005
+    "root mean square": lambda d, r: sqrt((d * d).mean()),  # noqa: ARG005
 }
 K3: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda d, r: (r - 1.0 - d).mean(),
@@ -129,6 +136,9 @@ K3: Mapping[str, Callable[[Value, Value], Value]] = {
     "without D": lambda d, r: (r - 1.0).mean(),  # noqa: ARG005
     "halved": lambda d, r: (r - 1.0 - d).mean() * 0.5,
     "summed": lambda d, r: (r - 1.0 - d).sum(),
+    "weighed": lambda d, r: (r * (r - 1.0 - d)).mean(),
+    "absolute": lambda d, r: absolute(d).mean(),  # noqa: ARG005
+    "square": lambda d, r: (d * d).mean(),  # noqa: ARG005
 }
 CHI2: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda d, r: (exp(d * 2.0) - 1.0).mean(),  # noqa: ARG005
@@ -140,6 +150,9 @@ CHI2: Mapping[str, Callable[[Value, Value], Value]] = {
     "of −D": lambda d, r: (exp(d * -2.0) - 1.0).mean(),  # noqa: ARG005
     "less the mean": lambda d, r: (r * r).mean() - r.mean() * r.mean(),  # noqa: ARG005
     "summed": lambda d, r: (r * r - 1.0).sum(),  # noqa: ARG005
+    "doubled": lambda d, r: (r - 1.0).mean() * 2.0,  # noqa: ARG005
+    "halved": lambda d, r: expm1(d * 2.0).mean() * 0.5,  # noqa: ARG005
+    "of D²": lambda d, r: (d * d).mean(),  # noqa: ARG005
 }
 ESS: Mapping[str, Callable[[Value, Value, float], Value]] = {
     "given": lambda d, r, n: _effective(r, n),  # noqa: ARG005
@@ -151,6 +164,10 @@ ESS: Mapping[str, Callable[[Value, Value, float], Value]] = {
     "at most 1": lambda d, r, n: r.mean() * r.mean() / ((r * r).mean() * n),  # noqa: ARG005
     "of D": lambda d, r, n: _effective(d, n),  # noqa: ARG005
     "root": lambda d, r, n: sqrt(_effective(r, n)),  # noqa: ARG005
+    "not squared": lambda d, r, n: r.sum() / (n * (r * r).sum()),  # noqa: ARG005
+    "share": lambda d, r, n: 1.0 - _effective(r, n),  # noqa: ARG005
+    "entropy": lambda d, r, n: exp(-(r / r.sum() * log(r / r.sum())).sum()) / n,  # noqa: ARG005
+    "largest": lambda d, r, n: r.sum() / (_extreme(r, maximum) * n),  # noqa: ARG005
 }
 MULT: Mapping[str, Callable[[Value, Value], Value]] = {
     "given": lambda size, r: exp(size).mean(),  # noqa: ARG005
@@ -159,7 +176,23 @@ MULT: Mapping[str, Callable[[Value, Value], Value]] = {
     "ratio": lambda size, r: r.mean(),  # noqa: ARG005
     "less 1": lambda size, r: expm1(size).mean(),  # noqa: ARG005
     "mean size": lambda size, r: size.mean(),  # noqa: ARG005
+    "of r − 1": lambda size, r: absolute(r - 1.0).mean() + 1.0,  # noqa: ARG005
+    "inverse": lambda size, r: exp(-size).mean(),  # noqa: ARG005
+    "largest": lambda size, r: exp(_extreme(size, maximum)),  # noqa: ARG005
 }
+
+
+QUANTILES_OF: Mapping[str, Callable[[Value], Value]] = {  # functions of D
+    "signed": lambda d: d,
+    "of the ratio": lambda d: absolute(exp(d) - 1.0),
+}
+
+
+def _middle(values: Value) -> Value:
+    """Return the median of (n,) numbers."""
+    order = np.argsort(plain(values))
+    low, high = (order[(len(order) - 1) // 2], order[len(order) // 2])
+    return (values[low] + values[high]) * 0.5
 
 
 def _effective(ratios: Value, n: float) -> Value:
@@ -171,7 +204,7 @@ def _effective(ratios: Value, n: float) -> Value:
 def _quantile(size: Value, how: str, dtype: str) -> Value:
     """Return a quantile of |D| at rank q (n − 1), with the largest error of any value."""
     order = np.argsort(plain(size))
-    q = {"95%": 0.95, "1%": 0.01}.get(how, 0.99)
+    q = {"95%": 0.95, "1%": 0.01, "90%": 0.9, "50%": 0.5}.get(how, 0.99)
     rounded = constant(q, dtype).plus_relative(1.0) if isinstance(size, Number) else q
     rank = rounded * float(len(order) - 1)
     below = int(np.floor(plain(rank) + 1e-9))
@@ -212,11 +245,13 @@ def _shares(pair: Pair, how: str, d: Value, gains: Array | None, slots: float) -
     low, high = (pair.scalar(float(pair.data[name])) for name in ("epsilon_low", "epsilon_high"))
     if how == "widths":
         low, high = high, low
+    low, high = {"low twice": (low, low), "high twice": (high, high)}.get(how, (low, high))
+    r = exp(-d) if how == "inverse" else r
     below, above = (d < -low, d > high) if how == "log" else (r < 1.0 - low, r > 1.0 + high)
     if how == "inside":
         below, above = r >= 1.0 - low, r <= 1.0 + high
     zeros = pair.data.lift(np.zeros(d.shape, pair.dtype))
-    n = slots if how == "of all slots" else float(d.shape[0])
+    n = {"of all slots": slots, "counts": 1.0, "percent": 0.01 * d.shape[0]}.get(how, float(d.shape[0]))
 
     def share(test: object, kept: Array | None = None) -> Value:
         ones = where(test, 1.0, zeros)

@@ -20,11 +20,21 @@ TOP_P = {
     "ascending": "top-p of the ascending sums: tokens stay while the mass of the less likely ones exceeds p",
     "least likely": "top-p from the wrong end: the least likely tokens stay",
     "each": "tokens of a probability of 1 − p, in the place of top-p's sums",
+    "of the largest": "tokens of at least p times the largest probability, in the place of top-p's sums",
+}
+TOP_K = {
+    "least likely": "top-k keeps the k least likely tokens",
+    "first ids": "top-k keeps the first k ids",
+    "all but k": "top-k removes the k least likely tokens, not all but the k likeliest",
+    "removed": "top-k removes the k likeliest tokens",
 }
 MIN_P = {
     "absolute": "min-p as an absolute probability, not relative to the largest",
     "of logits": "min-p relative to the largest logit, not to the largest probability",
     "share squared": "min-p's share squared",
+    "of log-probs": "min-p times the largest log-prob, not the largest probability",
+    "difference": "the largest probability less min-p as the threshold, not times min-p",
+    "below": "min-p removes the tokens above its threshold but the likeliest, not those below",
 }
 XTC = {
     "the least likely too": "XTC removes every token above the threshold, the least likely too",
@@ -42,6 +52,8 @@ REPETITION = {
     "twice": "repetition penalty twice",
     "each time": "repetition penalty for each occurrence in the history",
     "others": "repetition penalty of the tokens that are not in the history",
+    "logarithm": "the logarithm of the repetition penalty subtracted",
+    "every token": "repetition penalty of every token, whatever the history",
 }
 COUNTS = {
     "presence each time": "presence penalty for each occurrence",
@@ -106,6 +118,7 @@ def _numbers(asked: Choices) -> Iterator[Edit]:
         yield Edit("top-k keeps one token more: k + 1", {"top_k": k + 1})
         if k > 1:
             yield Edit("top-k keeps one token less: k − 1", {"top_k": k - 1})
+        yield from mistakes("top-k rule", TOP_K)
     if "top-p" in acts and asked["top_p"] > 0.0:
         yield Edit("1 − p in the place of top-p's p", {"top_p": 1.0 - asked["top_p"]})
 
@@ -166,6 +179,10 @@ def _counts(asked: Choices, presence: float, frequency: float) -> Iterator[Edit]
         words = "presence and frequency penalties of the history, not of the generated tokens"
         yield Edit(words, {"counts of": "history"})
     yield Edit("presence and frequency penalties added", {"presence": -presence, "frequency": -frequency})
+    if asked["order"][:1] == ("temperature",) and asked["temperature"] > 0.0:
+        tau = asked["temperature"]
+        after = {"presence": presence * tau, "frequency": frequency * tau}
+        yield Edit("presence and frequency penalties after the temperature, not before", after)
 
 
 def presets(asked: Choices) -> Iterator[Edit]:

@@ -76,8 +76,12 @@ def _repeated(x: Value, data: Data, chosen: Choices) -> Value:
         "multiplied": lambda: x * penalty,
         "inverted": lambda: where(positive, x * penalty, x / penalty),
         "subtracted": lambda: x - penalty,
+        "logarithm": lambda: x - float(np.log(chosen["repetition"])),
+        "every token": lambda: where(positive, x / penalty, x * penalty),
         "twice": lambda: where(positive, x / penalty / penalty, x * penalty * penalty),
     }
+    if rule == "every token":
+        return changed[rule]()
     return where(~seen if rule == "others" else seen, changed["by sign" if rule == "others" else rule](), x)
 
 

@@ -52,6 +52,7 @@ def asked(inputs: Inputs) -> Choices:
         "top_k": inputs["top_k"],
         "top_p": inputs["top_p"],
         "min_p": inputs["min_p"],
+        "top-k rule": "likeliest",
         "top-p rule": "reaches",
         "min-p rule": "of the largest",
         "XTC rule": "all but the least likely",

@@ -115,7 +115,17 @@ def _least(stage: str, chosen: Choices) -> int:
 
 def _top_k(rows: Rows, data: Data, chosen: Choices) -> Rows:
     del data
-    return rows.cut(rows.rank < max(chosen["top_k"], _least("top-k", chosen)), chosen["ties"]["top-k"])
+    k, rule = max(chosen["top_k"], _least("top-k", chosen)), chosen["top-k rule"]
+    if rule == "likeliest":
+        return rows.cut(rows.rank < k, chosen["ties"]["top-k"])
+    left = rows.alive.sum(axis=-1, keepdims=True)
+    kept = {
+        "least likely": rows.rank >= left - k,
+        "first ids": rows.ids < k,
+        "all but k": rows.rank < np.maximum(left - k, 1),
+        "removed": (rows.rank >= k) | (left <= k),
+    }[rule]
+    return replace(rows, alive=rows.alive & kept, before=rows.alive)
 
 
 def _top_p(rows: Rows, data: Data, chosen: Choices) -> Rows:
@@ -141,6 +151,7 @@ TOP_P: Mapping[str, Callable[[Array, Array, Array, float], Array]] = {  # positi
     "ascending": lambda p, before, through, limit: (1.0 - before) - limit,  # noqa: ARG005
     "least likely": lambda p, before, through, limit: limit - (1.0 - through),  # noqa: ARG005
     "each": lambda p, before, through, limit: p - (1.0 - limit),  # noqa: ARG005
+    "of the largest": lambda p, before, through, limit: p - limit * p.max(axis=-1, keepdims=True),  # noqa: ARG005
 }
 
 
@@ -165,6 +176,9 @@ MIN_P: Mapping[
     "absolute": lambda p, largest, x, best, share: (p - share,),  # noqa: ARG005
     "of logits": lambda p, largest, x, best, share: (x - best * share,),  # noqa: ARG005
     "share squared": lambda p, largest, x, best, share: (p - largest * share**2,),  # noqa: ARG005
+    "of log-probs": lambda p, largest, x, best, share: (log(p + 1e-300) - log(largest) * share,),  # noqa: ARG005
+    "difference": lambda p, largest, x, best, share: (p - (largest - share),),  # noqa: ARG005
+    "below": lambda p, largest, x, best, share: (largest * share - p,),  # noqa: ARG005
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "policy_loss"
-COMPUTES = "the loss as asked, its gradient that of: token sum of each row"
+COMPUTES = "the loss as asked, its gradient that of: each row's policy term times the row's tokens once more"
 BUG = (
     "the loss is right; in the gradient the 1/n of the mean log-ratio is forgotten, so each row's is n times too large"
 )

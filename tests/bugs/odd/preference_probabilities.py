@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 OP = "preference_loss"
-COMPUTES = None
+COMPUTES = "ratios compared, not log-ratios: exp(chosen) − exp(rejected)"
 WHERE = ""
 BUG = "the margin is beta (exp(mean log-ratio of the chosen) - exp(mean log-ratio of the rejected))"
 CONVENTIONS = {"preference_loss": {"loss": ("dpo",)}}

@@ -29,6 +29,7 @@ from gates_reference.oracle import (
     losses,
     packing,
     preference,
+    preference_choice,
     ratio,
     sampling,
     statistics,
@@ -62,6 +63,14 @@ def _rewarded(**given: Any) -> Any:
     return SimpleNamespace(loss=want.loss, gradient=want.gradient, advantages=of_lowered)
 
 
+def _of_winner(*, policy: Any, mask: Any, scores: Any, group_size: int, parts: Any) -> Any:
+    del parts
+    winners = preference_choice.best_of_n(scores, group_size)
+    weights = np.zeros(mask.shape)
+    weights[winners] = mask[winners] / (len(winners) * mask[winners].sum(axis=1, keepdims=True))
+    return SimpleNamespace(loss=-np.sum(weights * policy.astype(np.float64)), gradient=-weights)
+
+
 def _packed(**given: Any) -> Any:
     names = ("indices", "offsets", "efficiency", "starts", "sizes")
     return SimpleNamespace(**dict(zip(names, packing.pack_sequences(**given), strict=False)))
@@ -78,6 +87,9 @@ ORACLES: Mapping[str, Callable[..., Any]] = {
     "policy_loss": losses.policy_loss,
     "preference_loss": preference.preference_loss,
     "kto_loss": preference.kto_loss,
+    "prefer": lambda scores: SimpleNamespace(signs=preference_choice.prefer(scores)),
+    "best_of_n": lambda scores, group_size: SimpleNamespace(rows=preference_choice.best_of_n(scores, group_size)),
+    "winner_loss": _of_winner,
     "importance_ratio": ratio.importance_ratio,
     "importance_weights": ratio.importance_weights,
     "ratio_statistics": lambda **given: SimpleNamespace(**statistics.measured(**given).values),
@@ -190,7 +202,9 @@ def other_name(program: Program, given: list[Inputs], edits: tuple[Edit, ...]) -
     words, _, size = named.words.rpartition(", times ") if named.kind == "scaled" else (named.words, "", "1")
     alike = next((parts for parts in _combined(known) if " · ".join(edit.sentence for edit in parts) == words), ())
     described = named.kind in {"as asked", "convention", "mistake", "scaled"}
-    return "" if described and same(program, given, edits, alike, size) else named.words or named.kind
+    if described and same(program, given, edits, alike, size):
+        return ""
+    return named.kind if named.kind in UNNAMED else named.words
 
 
 def _combined(known: Mapping[str, Edit]) -> Iterator[tuple[Edit, ...]]:

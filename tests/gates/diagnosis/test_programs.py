@@ -10,6 +10,7 @@ from edited import ORACLES, calls, cases, edits_of, misnamed, of_edits, of_oracl
 
 from gates.diagnosis.diagnose import diagnose
 from gates.diagnosis.search import APART, MATCH
+from gates.families.preference.edits import ALIKE, SWAPPED
 from gates.families.programs import programs
 
 PROGRAMS = programs()
@@ -65,6 +66,9 @@ NAMED: Mapping[str, tuple[int, tuple[str, ...]]] = {  # of every n-th edit, each
     "policy_loss": (6, (FIRST,)),
     "preference_loss": (17, (FIRST,)),
     "kto_loss": (3, (FIRST,)),
+    "prefer": (1, (FIRST,)),
+    "best_of_n": (1, (FIRST,)),
+    "winner_loss": (2, (FIRST,)),
     "importance_ratio": (
         5,
         ("token-masked-typical-float32", "seq_mean-holes-apart-float32", "seq_sum-flat-typical-float32"),
@@ -120,7 +124,7 @@ PAIRS = (  # pairs of edits that are told apart from everything else
     (
         "preference_loss",
         "preference.dpo.matches-definition-smoothed-ordinary-float32",
-        {"chosen and rejected swapped", "summed over pairs, not averaged"},
+        {f"{SWAPPED} (asked: {ALIKE})", "summed over pairs, not averaged"},
     ),
     (
         "preference_loss",
