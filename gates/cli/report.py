@@ -39,7 +39,7 @@ def report(
         bool, typer.Option("--speed-schema", help="Print that of a line in results/bench.")
     ] = False,
     settings_schema: Annotated[
-        bool, typer.Option("--settings-schema", help="Print that of [tool.gates] in pyproject.toml.")
+        bool, typer.Option("--settings-schema", help="Print that of the table tool.gates in pyproject.toml.")
     ] = False,
 ) -> None:
     """Render results files: verdicts, grades of libraries and speeds as text, documents or a page, learning curves as a picture."""

@@ -182,6 +182,7 @@ class TestFile:
         pairs += [("correct", "raised"), ("wrong", "raised")]
         pairs += [("quiet", f"{name}-ground") for name in ("wrong", "departs", "error", "waived", "imprecise")]
         pairs += [(name, "ground") for name, _ in pairs[:6]] + [("text", "wrong-ground"), ("accent", "ground")]
+        pairs += [("accent", "accent-ground"), ("accent", "raised"), ("departs", "raised"), ("error", "raised")]
         for front, back in pairs:
             low, high = sorted((luminance(colours[front]), luminance(colours[back])))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (front, back)
