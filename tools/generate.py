@@ -17,6 +17,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import model_families  # noqa: E402 - after the path
 
+from gates.config.settings import settings_schema  # noqa: E402
 from gates.registry import load  # noqa: E402
 from gates.report.catalogue import page  # noqa: E402
 from gates.report.files import pictures_beside, render_files  # noqa: E402
@@ -56,6 +57,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/mutants.md": lambda: page(load().mutants.values()),
     "results/schema.json": lambda: _json(schema()),
     "results/speed-schema.json": lambda: _json(speed_schema()),
+    "results/settings-schema.json": lambda: _json(settings_schema()),
     "results/REPORT.md": lambda: _document("gates/*.jsonl*"),
     "results/CONFORMANCE.md": lambda: _document("conformance/*.jsonl"),
     "results/SPEED.md": lambda: _document("bench/*.jsonl"),
@@ -85,8 +87,9 @@ def generated(name: str) -> str:
 def main() -> None:
     """Write each file whose text is no longer what it should be."""
     for name in FILES:
-        if (ROOT / name).read_text(encoding="utf-8") != (text := generated(name)):
-            write_whole(ROOT / name, text)
+        file, text = ROOT / name, generated(name)
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            write_whole(file, text)
             print(f"wrote {name}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,17 +19,17 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    subjects: list[str] = []
-    select: list[str] = []
+    subjects: list[str] = Field(default=[], description="who is judged: names of `gates list`, or files")
+    select: list[str] = Field(default=[], description="which gates: ids, prefixes or globs; empty: all")
     require: list[str] = Field(default=[], description="those whose subject is in the run")
-    model: str | None = None
-    python: str | None = None
-    jobs: int = Field(default=0, ge=0, le=64)
-    seed: Annotated[int, Field(ge=0)] | Literal["random"] = 0
-    out: str | None = None
-    format: CheckFormat | None = None
-    fail_on: FailOn | None = None
-    waivers: str | None = None
+    model: str | None = Field(default=None, description="a model folder or Hugging Face id in place of the tiny model")
+    python: str | None = Field(default=None, description="the interpreter of subject files")
+    jobs: int = Field(default=0, ge=0, le=64, description="workers side by side; 0: one for each core")
+    seed: Annotated[int, Field(ge=0)] | Literal["random"] = Field(default=0, description="of all cases")
+    out: str | None = Field(default=None, description="the folder of results files")
+    format: CheckFormat | None = Field(default=None, description="what is printed")
+    fail_on: FailOn | None = Field(default=None, description="the mildest grade that fails a run")
+    waivers: str | None = Field(default=None, description="the file of known failures; else gates.toml")
     time_limit: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="seconds of each call")
 
     def at(self, root: Path) -> Settings:
@@ -51,6 +51,15 @@ class Settings(BaseModel):
                 "waivers": inside(self.waivers),
             }
         )
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the JSON Schema of `[tool.gates]`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Settings.model_json_schema(),
+        "title": "[tool.gates] of pyproject.toml",
+    }
 
 
 def root(start: Path) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from gates.report.grades import ORDER
 from gates.report.labels import DEPARTS
@@ -11,6 +11,11 @@ from gates.report.wrap import columns, wrapped
 from gates.results.conformance_records import BlankRecord, ConformanceResults, FindingRecord, GradeRecord
 from gates.results.escape import one_line
 
+TITLE = "Conformance: how libraries compute what they name"
+BIAS = (
+    "Our bias: the definitions are ours, we have a trainer and kernels of our own, and we read each library's source for "
+    "hours, not for years. A finding that is unfair is a bug of this report."
+)
 GOOD = ("correct", "waived")
 COVERAGE = ("judged", "convention", "departs", "not reachable")
 KINDS = {  # of findings, in the order of the report
@@ -41,6 +46,7 @@ ABSENT = "–"
 CHOSEN = "†"
 COMPOSED = "policy_loss["  # its ops may be a preset with other choices: `policy_loss[grpo, no bound, token mean]`
 INDENT = "  "
+Cell = list[GradeRecord | BlankRecord]  # of a library and an op
 
 
 def screen(results: ConformanceResults, problems: Sequence[str]) -> Iterator[str]:
@@ -86,7 +92,7 @@ def _head(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     versions = ", ".join(sorted({library.header.definitions for library in libraries}))
     machines = ", ".join(sorted({library.header.machine.cpu for library in libraries}))
     days = sorted(library.header.started[:10] for library in libraries)
-    yield "# Conformance: how libraries compute what they name"
+    yield f"# {TITLE}"
     yield ""
     yield (
         f"{len(libraries)} libraries, each judged through its own functions in its own environment, against definitions "
@@ -97,16 +103,11 @@ def _head(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
         "an error. `gates peers check NAME` judges a library again, `gates peers repro ID` runs the program of a finding "
         "in the library's environment, without Gates. Every number is in [conformance/](conformance/)."
     )
-    yield (
-        "Our bias: the definitions are ours, we have a trainer and kernels of our own, and we read each library's "
-        "source for hours, not for years. A finding that is unfair is a bug of this report."
-    )
+    yield BIAS
     yield ""
 
 
 def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
-    cells = _cells(libraries)
-    names = [library.header.peer for library in libraries]
     yield "## Grades"
     yield ""
     yield (
@@ -121,77 +122,104 @@ def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     )
     yield ""
     yield _row(["op", *(f"{library.header.peer} {library.header.version}" for library in libraries)])
-    yield _row(["---"] * (len(names) + 1))
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for op in sorted({op for _, op in cells}):
-        alike.setdefault((op.partition("[")[0], *("; ".join(cells[name, op]) or ABSENT for name in names)), []).append(
-            op
-        )
-    for (_, *grades), ops in alike.items():
+    yield _row(["---"] * (len(libraries) + 1))
+    for ops, cells in rows(libraries, _cell):
+        grades = ("; ".join(map(_cell, cell)) or ABSENT for cell in cells)
         yield _row([", ".join(f"`{op}`" for op in ops), *grades])
     yield ""
     yield from _apart(libraries)
-    yield from _listed("Not the default", ((lib.header.peer, chosen) for lib in libraries for chosen in _chosen(lib)))
+    yield from _listed("Not the default", ((lib.header.peer, words) for lib in libraries for words in _chosen(lib)))
     yield from _listed(
         "Not judged or refused", ((lib.header.peer, why) for lib in libraries for why in _blanks(lib.blanks))
     )
 
 
-def _cells(libraries: Iterable[ConformanceResults]) -> dict[tuple[str, str], list[str]]:
-    """Return the texts of each library's cell of each op; compositions of variants stand in the row of their preset."""
-    cells: dict[tuple[str, str], list[str]] = defaultdict(list)
+def rows(
+    libraries: Sequence[ConformanceResults], text: Callable[[GradeRecord | BlankRecord], str]
+) -> list[tuple[list[str], list[Cell]]]:
+    """Return the rows of the matrix: ops whose cells look alike, and a cell for each library.
+
+    Args:
+        libraries: the columns.
+        text: what a cell shows of a record.
+    """
+    cells = _cells(libraries)
+    names = [library.header.peer for library in libraries]
+    alike: dict[tuple[str, ...], tuple[list[str], list[Cell]]] = {}
+    for op in sorted({op for _, op in cells}):
+        row = [cells[name, op] for name in names]
+        key = (op.partition("[")[0], *("; ".join(map(text, cell)) for cell in row))
+        alike.setdefault(key, ([], row))[0].append(op)
+    return list(alike.values())
+
+
+def _cells(libraries: Iterable[ConformanceResults]) -> dict[tuple[str, str], Cell]:
+    """Return the records in each library's cell of each op; compositions of variants stand in the row of their preset."""
+    cells: dict[tuple[str, str], Cell] = defaultdict(list)
     for library in libraries:
         peer = library.header.peer
         for grade in library.grades:
-            if grade.subject == peer or _choices(grade.op):
-                cells[peer, _preset(grade.op)].append(_cell(grade))
+            if grade.subject == peer or choices(grade.op):
+                cells[peer, _preset(grade.op)].append(grade)
         for blank in library.blanks:
-            cells[peer, blank.op].append(f"*{blank.kind}*")
+            cells[peer, blank.op].append(blank)
     return cells
 
 
-def _choices(op: str) -> str:
+def choices(op: str) -> str:
     """Return the choices of a composition beside its preset: "no bound, token mean"."""
     return op.removeprefix(COMPOSED).rstrip("]").partition(", ")[2] if op.startswith(COMPOSED) else ""
 
 
 def _preset(op: str) -> str:
-    return f"{op.partition(', ')[0]}]" if _choices(op) else op
+    return f"{op.partition(', ')[0]}]" if choices(op) else op
 
 
-def _cell(grade: GradeRecord) -> str:
-    count = str(grade.cases) if grade.grade in GOOD else f"{grade.of_this_grade}/{grade.cases}"
-    composition = f" *as {choices}*" if (choices := _choices(grade.op)) else ""
-    return f"{MARKS[grade.grade]} {count}{CHOSEN if grade.settings else ''}{composition}"
+def _cell(record: GradeRecord | BlankRecord) -> str:
+    if isinstance(record, BlankRecord):
+        return f"*{record.kind}*"
+    count = str(record.cases) if record.grade in GOOD else f"{record.of_this_grade}/{record.cases}"
+    composition = f" *as {words}*" if (words := choices(record.op)) else ""
+    return f"{MARKS[record.grade]} {count}{CHOSEN if record.settings else ''}{composition}"
 
 
 def _apart(libraries: Iterable[ConformanceResults]) -> Iterator[str]:
-    """Yield the grades of documented parameter sets that have no row."""
-    variants = [
-        grade
-        for library in libraries
-        for grade in library.grades
-        if grade.subject != library.header.peer and not _choices(grade.op)
-    ]
-    if variants:
-        graded = " · ".join(f"`{grade.subject}` {grade.op}: {MARKS[grade.grade]}" for grade in variants)
+    graded = " · ".join(
+        f"`{grade.subject}` {grade.op}: {MARKS[grade.grade]}" for library in libraries for grade in apart(library)
+    )
+    if graded:
         yield f"Documented parameter sets, judged apart: {graded}."
         yield ""
 
 
+def apart(library: ConformanceResults) -> list[GradeRecord]:
+    """Return the grades of documented parameter sets that have no row."""
+    return [grade for grade in library.grades if grade.subject != library.header.peer and not choices(grade.op)]
+
+
 def _chosen(library: ConformanceResults) -> Iterator[str]:
-    ops: dict[str, list[str]] = defaultdict(list)
+    yield from (f"{setting} (`{'`, `'.join(names)}`)" for setting, names in not_default(library).items())
+
+
+def not_default(library: ConformanceResults) -> dict[str, list[str]]:
+    """Return the settings that were chosen for a library, each with its ops."""
+    ops: dict[str, dict[str, None]] = defaultdict(dict)
     for grade in library.grades:
         for setting in grade.settings:
-            ops[setting].append(grade.op)
-    yield from (f"{setting} (`{'`, `'.join(dict.fromkeys(names))}`)" for setting, names in ops.items())
+            ops[setting][grade.op] = None
+    return {setting: list(names) for setting, names in ops.items()}
 
 
 def _blanks(blanks: Iterable[BlankRecord]) -> Iterator[str]:
+    yield from (f"{kind}: `{'`, `'.join(names)}`: {why}" for (kind, why), names in without_grade(blanks).items())
+
+
+def without_grade(blanks: Iterable[BlankRecord]) -> dict[tuple[str, str], list[str]]:
+    """Return the ops without a grade, by kind and reason."""
     ops: dict[tuple[str, str], list[str]] = defaultdict(list)
     for blank in blanks:
         ops[blank.kind, blank.why].append(blank.op)
-    yield from (f"{kind}: `{'`, `'.join(names)}`: {why}" for (kind, why), names in ops.items())
+    return dict(ops)
 
 
 def _listed(title: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -201,16 +229,10 @@ def _listed(title: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
-    every, sharing = [(library, finding) for library in libraries for finding in library.findings], _shared(libraries)
-    counts = Counter(finding.kind for _, finding in every)
+    every, sharing = [(library, finding) for library in libraries for finding in library.findings], shared(libraries)
     yield "## Findings"
     yield ""
-    departures = sum(counts[kind] for kind in KINDS if kind != "convention")
-    yield (
-        f"{departures} departures ({counts['bug']} bugs, {counts['numeric']} numeric, {counts['trap']} traps) and, counted "
-        f"apart, {counts['convention']} conventions; {sum(bool(f.reproduced) for _, f in every)} of {len(every)} were "
-        "reproduced in this record."
-    )
+    yield counted([finding for _, finding in every])
     for kind, (title, words) in KINDS.items():
         chosen = [(library, finding) for library, finding in every if finding.kind == kind]
         if chosen:
@@ -219,7 +241,18 @@ def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     yield ""
 
 
-def _shared(libraries: Sequence[ConformanceResults]) -> dict[str, list[str]]:
+def counted(findings: Sequence[FindingRecord]) -> str:
+    """Return how many findings there are of each kind, and how many were reproduced."""
+    counts = Counter(finding.kind for finding in findings)
+    departures = sum(counts[kind] for kind in KINDS if kind != "convention")
+    return (
+        f"{departures} departures ({counts['bug']} bugs, {counts['numeric']} numeric, {counts['trap']} traps) and, counted "
+        f"apart, {counts['convention']} conventions; {sum(bool(f.reproduced) for f in findings)} of {len(findings)} were "
+        "reproduced in this record."
+    )
+
+
+def shared(libraries: Sequence[ConformanceResults]) -> dict[str, list[str]]:
     """Return for each finding the other libraries of which a finding has the same departure."""
     having: dict[str, set[str]] = defaultdict(set)
     for library in libraries:

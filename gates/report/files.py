@@ -1,7 +1,8 @@
-"""Render recorded files: verdicts, speeds or learning curves."""
+"""Render recorded files: verdicts, conformance, speeds or learning curves."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError
 from gates.report import conformance, github
 from gates.report.baseline import compare
+from gates.report.conformance_page import render_conformance_page
+from gates.report.destination import NAMES, Form, Kind, chosen
 from gates.report.formats import pieces, render
 from gates.report.html import render_html
 from gates.report.learning import is_learning_file, read_curves, render_curves
@@ -21,76 +24,88 @@ from gates.results.jsonl import read, records_and_lines
 from gates.results.records import VerdictRecord
 from gates.results.speed_file import is_speed_file, read_speed
 
-SPEED_FORMS = ("text", "md", "html")
+SEPARATOR = ",\n"  # between the values of a list of JSON
 
 
 def render_files(
     files: Sequence[Path], form: ReportFormat | None, baseline: Path | None, out: Path | None = None
 ) -> Iterator[str]:
-    """Yield the pieces of one document over the files, which must be of one type.
+    """Yield the pieces of one document over the files, which must be of one kind.
 
     Args:
         files: recorded results.
-        form: its format; None for markdown, and for speeds what `out` is named after, or text where it is None.
+        form: its format; None for what `out` is named after, or the usual one of the data where that is None.
         baseline: show what changed since this run.
         out: where it will be written.
     """
-    speeds = [path for path in files if is_speed_file(path)]
-    if speeds:
-        yield from _speeds(files, speeds, form or _speed_form(out), baseline)
-        return
-    form = form or "md"
-    libraries = [path for path in files if is_conformance_file(path)]
-    if libraries:
-        if len(libraries) < len(files):
+    kind = kind_of(files)
+    selected = chosen(kind, files[0], form, out)
+    if baseline and kind != "verdicts":
+        raise ConfigurationError(f"{files[0]} holds {NAMES[kind]}, to which --baseline does not apply")
+    match kind:
+        case "speeds":
+            yield _speeds(files, selected)
+        case "conformance":
+            yield from _conformance(files, selected)
+        case "curves":
+            yield visible(render_curves(curve for path in files for curve in read_curves(path)))
+        case "verdicts":
+            yield from _verdicts(files, selected, baseline)
+
+
+def kind_of(files: Sequence[Path]) -> Kind:
+    """Return what the files hold.
+
+    Raises:
+        ConfigurationError: they hold different kinds of data.
+    """
+    kinds = [_kind(path) for path in files]
+    for path, kind in zip(files, kinds, strict=True):
+        if kind != kinds[0]:
             raise ConfigurationError(
-                f"{libraries[0]} holds a conformance record and another file does not: render them separately"
+                f"{files[0]} holds {NAMES[kinds[0]]} and {path} holds {NAMES[kind]}: render them separately"
             )
-        if form != "md" or baseline:
-            raise ConfigurationError(
-                f"{libraries[0]} holds grades of a library, which are rendered as md, without --baseline"
-            )
-        yield visible(conformance.render(map(read_conformance, libraries)))
-        return
-    curves = [path for path in files if is_learning_file(path)]
-    if curves and len(curves) < len(files):
-        raise ConfigurationError(f"{curves[0]} holds learning curves and another file does not: render them separately")
-    if not curves:
-        yield from _verdicts(files, form, baseline)
-        return
-    if form != "md" or baseline:
-        option = f"--format {form}" if form != "md" else "--baseline"
-        raise ConfigurationError(f"{files[0]} holds no verdicts, so {option} does not apply")
-    yield visible(render_curves(curve for path in curves for curve in read_curves(path)))
+    return kinds[0]
+
+
+def _kind(path: Path) -> Kind:
+    if is_speed_file(path):
+        return "speeds"
+    if is_conformance_file(path):
+        return "conformance"
+    return "curves" if is_learning_file(path) else "verdicts"
 
 
 def pictures_beside(files: Sequence[Path], form: ReportFormat | None, out: Path) -> dict[Path, str]:
     """Return the pictures that a document names, by the path at which it will look for them."""
-    if not files or not is_speed_file(files[0]) or (form or _speed_form(out)) != "md":
+    if not files or not is_speed_file(files[0]) or chosen("speeds", files[0], form, out) != "md":
         return {}
     pictures = render_pictures(map(read_speed, files))
     return {out.with_name(name): visible(text) for name, text in pictures.items()}
 
 
-def _speed_form(out: Path | None) -> ReportFormat:
-    if out is None:
-        return "text"
-    return "html" if out.suffix in {".html", ".htm"} else "md"
+def _speeds(files: Sequence[Path], form: Form) -> str:
+    render_runs = {"md": render_speed, "html": render_page}.get(form, render_screen)
+    return visible(render_runs(map(read_speed, files)))
 
 
-def _speeds(files: Sequence[Path], speeds: Sequence[Path], form: ReportFormat, baseline: Path | None) -> Iterator[str]:
-    if len(speeds) < len(files):
-        raise ConfigurationError(f"{speeds[0]} holds speeds and another file something else: render them separately")
-    if form not in SPEED_FORMS or baseline:
-        option = "--baseline" if baseline else f"--format {form}"
-        raise ConfigurationError(
-            f"{speeds[0]} holds speeds, to which {option} does not apply; must be --format {', '.join(SPEED_FORMS)}"
-        )
-    render = {"text": render_screen, "md": render_speed, "html": render_page}[form]
-    yield visible(render(map(read_speed, speeds)))
+def _conformance(files: Sequence[Path], form: Form) -> Iterator[str]:
+    libraries = map(read_conformance, files)
+    match form:
+        case "html":
+            yield render_conformance_page(libraries)
+        case "text":
+            yield from (visible(f"{line}\n") for library in libraries for line in conformance.screen(library, ()))
+        case "jsonl":
+            yield from (visible(line) for library in libraries for line in library.lines())
+        case "json":
+            documents = (json.dumps(library.document(), ensure_ascii=False) for library in libraries)
+            yield visible(f'{{"libraries": [\n{SEPARATOR.join(documents)}\n]}}\n')
+        case _:
+            yield visible(conformance.render(libraries))
 
 
-def _verdicts(files: Sequence[Path], form: ReportFormat, baseline: Path | None) -> Iterator[str]:
+def _verdicts(files: Sequence[Path], form: Form, baseline: Path | None) -> Iterator[str]:
     if baseline and len(files) > 1:
         raise ConfigurationError("--baseline compares with one run: give one FILE.jsonl")
     if form == "html" and not baseline:
@@ -101,6 +116,7 @@ def _verdicts(files: Sequence[Path], form: ReportFormat, baseline: Path | None) 
         return
     runs = [read(path) for path in files]
     changes = compare(read(baseline), runs[0]) if baseline else None
+    assert form != "svg"  # verdicts have no such form
     yield from pieces(form, runs, changes)
     if form == "github":
         github.append_summary(render("md", runs, changes))

@@ -30,7 +30,7 @@ def commands(runs: Iterable[Results]) -> list[str]:
     for run in runs:
         problems = run.summary.problems if run.summary else [run.state]
         errors += [_command("error", "gates", words) for words in problems]
-        inputs = by_op(run.counterexamples, run.judged)
+        inputs = by_op(run.counterexamples, {(v.gate, v.subject, v.case): v.op for v in run.judged})
         for grade in Grades.of_runs([run]).grades():
             if grade.status == "correct":
                 continue

@@ -2,48 +2,31 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from gates.model import FAILURES, NOT_JUDGED
-from gates.report import calibration_plot, changes, diagnosis, smallest
+from gates import registry
+from gates.model import FAILURES, NOT_JUDGED, Op
+from gates.report import calibration_plot, changes, smallest, web
 from gates.report.baseline import Changes
 from gates.report.failures import ORDER
 from gates.report.grades import ORDER as GRADES
 from gates.report.grades import OpGrade
 from gates.report.not_judged import condensed
-from gates.report.page_data import STATUSES, Page, gather
+from gates.report.ops import ops_of
+from gates.report.page_data import Page, Run, gather
 from gates.report.plain import MOST_IDLE
+from gates.report.run_part import RunPart, base_of, run_parts
 from gates.report.sensitivity_plot import plot
 from gates.report.smallest import Entry
-from gates.report.subjects import TITLES, columns, standings, versions
-from gates.results.escape import visible
+from gates.report.subjects import TITLES, versions
 
-FOLDER = Path(__file__).parent / "page"
 MOST_REASONS = 300  # the matrix has the rest
-SYMBOLS = {
-    "correct": "✓",
-    "imprecise": "≈",
-    "fragile": "△",
-    "raises": "⚡",
-    "differs": "≠",
-    "hardening": "▫",
-    "wrong": "✗",
-    "timeout": "⏱",
-    "departs": "≢",
-    "error": "!",
-    "skipped": "–",
-    "unsupported": "·",
-    "not asked": "·",
-    "waived": "⚑",
-}
 
 
 def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
@@ -53,64 +36,89 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
     security policy allows only this script, by its hash.
     """
     page = gather(paths)
-    environment = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined)
-    environment.trim_blocks = environment.lstrip_blocks = True
-    style, script = ((FOLDER / name).read_text(encoding="utf-8") for name in ("style.css", "script.js"))
-    shown = {
+    gates = registry.load().gates
+    ops = ops_of(gates.values())
+    parts = run_parts(page.runs, ops, gates)
+    shown: dict[str, Any] = {
         "changed": _changed(changed) if changed else None,
-        "standings": standings(page.grades),
-        "mutants_recorded": any(grade.mutants for grade in page.grades.grades()),
         "reasons": _reasons(page),
         "plot": plot(page.sensitivities),
         "calibrations": _calibrations(page),
+        "definitions": _definitions(page.runs, ops),
+        "comparison": _comparison(page.runs),
     }
-    text = environment.get_template("page.html.j2").render(
+    return web.rendered(
+        web.environment(),
+        "run.html.j2",
+        script="script.js",
         **shown,
-        contents=_contents(page, shown),
-        failing=_failing(page),
+        parts=parts,
+        ops=ops,
+        summary=_summary(parts),
+        contents=_contents(page, parts, shown),
         page=page,
-        style=Markup(style),  # noqa: S704  our own file
-        style_hash=_hash(style),
-        script=Markup(script),  # noqa: S704  our own file
-        script_hash=_hash(script),
         data=Markup(page.as_json()),  # noqa: S704  `as_json` writes <, > and & as escapes
-        counts=[(status, count) for status in STATUSES if (count := page.counted()[status])],
-        symbols=SYMBOLS,
         most=MOST_REASONS,
         smallest=[entry for entry in page.smallest if smallest.shrunk(entry.record)],
         not_shrunk=smallest.not_shrunk(entry.record for entry in page.smallest),
-        columns=[(status, TITLES.get(status, status)) for status in columns(standings(page.grades))],
         holes=condensed(page.holes),
         missed=[mutant for run in page.runs for mutant in run.mutants if mutant.state != "caught"],
+        titles=TITLES,
         versions=versions,
         fold=len(page.idle) > MOST_IDLE,
     )
-    return visible(text)
 
 
-def _contents(page: Page, shown: Mapping[str, object]) -> list[tuple[str, str]]:
+def _contents(page: Page, parts: Sequence[RunPart], shown: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return id and title of each section that the page has, in its order."""
+    runs = [(part.id, part.title, True) for part in parts] if len(parts) > 1 else []
     sections = [
         ("changes", "Changes", shown["changed"]),
-        ("subjects", "How each subject did", shown["standings"]),
-        ("grades", "Grades", page.grades.table),
-        ("verdicts", "Verdicts", page.gates),
+        *runs,
+        ("definitions", "Definitions", shown["definitions"]),
+        ("comparison", "Subjects side by side", shown["comparison"]),
+        ("verdicts", "Gates and cases", page.gates),
         ("reasons", "What did not hold", shown["reasons"]),
         ("counterexamples", "Smallest inputs", page.smallest),
         ("holes", "Not judged", page.holes),
         ("mutants", "Mutants", page.mutants),
         ("sensitivity", "Sensitivity", shown["plot"]),
         ("calibration-1", "Calibration", shown["calibrations"]),
-        ("runs", "Runs", page.runs),
     ]
     return [(name, title) for name, title, content in sections if content]
 
 
-def _failing(page: Page) -> list[tuple[OpGrade, str]]:
-    """Return the grades that are not correct, worst first, each with what the op computes instead."""
-    grades = [grade for grade in page.grades.grades() if grade.status != "correct"]
-    grades.sort(key=lambda grade: GRADES.index(grade.status))
-    return [(grade, diagnosis.words(page.diagnoses.get((grade.subject, grade.op)))) for grade in grades]
+def _summary(parts: Sequence[RunPart]) -> list[tuple[RunPart, str, Mapping[str, int]]]:
+    """Return run, title and grades of each subject, if there is more than one."""
+    rows = [(part, subject.title, subject.totals) for part in parts for subject in part.subjects]
+    return rows if len(rows) > 1 else []
+
+
+def _definitions(runs: Sequence[Run], ops: Mapping[str, Op]) -> list[Op]:
+    """Return the ops that were judged and have a definition, by name."""
+    names = {base_of(grade.op) for run in runs for grade in run.grades.grades()}
+    return [ops[name] for name in sorted(names & ops.keys())]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The grade of each op that is not correct everywhere, for each subject of each run."""
+
+    columns: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[OpGrade | None]]]
+
+
+def _comparison(runs: Sequence[Run]) -> Comparison | None:
+    """Return the ops with their grade for each subject, those that are not correct first; nothing of one subject."""
+    keys = [(number, subject) for number, run in enumerate(runs) for subject in sorted(run.grades.subjects)]
+    if len(keys) < 2:
+        return None
+    grades = {(number, g.subject, g.op): g for number, run in enumerate(runs) for g in run.grades.grades()}
+    names = [subject for _, subject in keys]
+    columns = [name if names.count(name) == 1 else f"{name}, {runs[number].name}" for number, name in keys]
+    rows = [(op, [grades.get((*key, op)) for key in keys]) for op in sorted({op for _, _, op in grades})]
+    rows.sort(key=lambda row: min(GRADES.index(grade.status) for grade in row[1] if grade))
+    return Comparison(columns, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,3 @@ def _calibrations(page: Page) -> list[tuple[str, calibration_plot.Plot]]:
     """Return the picture of each run that calibrated, with the run's file."""
     plots = [(run.name, calibration_plot.plot(run.calibrations)) for run in page.runs if run.calibrations]
     return [(name, picture) for name, picture in plots if picture]
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -16,10 +16,12 @@ from gates.report.grades import Grades
 from gates.report.labels import shown
 from gates.report.outcome import Outcome
 from gates.report.plain import judged, left
+from gates.report.screen import by_op
 from gates.report.smallest import Entry, entries
 from gates.results.escape import visible
 from gates.results.jsonl import Results, records
 from gates.results.records import (
+    CounterexampleRecord,
     DiagnosisRecord,
     EvidenceRecord,
     HeaderRecord,
@@ -27,6 +29,7 @@ from gates.results.records import (
     SensitivityRecord,
     VerdictRecord,
 )
+from gates.run.differing import differing
 
 STATUSES = (
     "correct",
@@ -54,6 +57,8 @@ class Run(Results):
 
     count: int = 0
     counts: Counter[str] = field(default_factory=Counter)  # of verdicts without a mutant
+    grades: Grades = field(default_factory=Grades)  # of a check
+    failed: dict[tuple[str, str, str], str] = field(default_factory=dict)  # op by gate, subject and case
 
     @property
     def name(self) -> str:
@@ -64,6 +69,11 @@ class Run(Results):
     def outcome(self) -> Outcome:
         """Return what came out of it."""
         return outcome.of(self, self.counts)
+
+    @property
+    def smallest(self) -> dict[tuple[str, str], CounterexampleRecord]:
+        """Return for each subject and op an input on which it fails: a shrunk one, else one as it was drawn."""
+        return by_op(self.counterexamples, self.failed)
 
 
 @dataclass(slots=True)
@@ -90,8 +100,6 @@ class Page:
     holes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     mutants: dict[tuple[str, str, str], Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
-    grades: Grades = field(default_factory=Grades)
-    diagnoses: dict[tuple[str, str], DiagnosisRecord] = field(default_factory=dict)  # by subject and op
     worst: dict[tuple[str, str, str], tuple[float, str, int, int, str]] = field(default_factory=dict)
 
     def add(self, path: Path) -> None:
@@ -112,7 +120,8 @@ class Page:
             case SensitivityRecord():
                 self.sensitivities.append(record)
             case DiagnosisRecord():
-                self.diagnoses[record.subject, record.op] = record
+                run.add(record)
+                run.grades.differing |= differing([record])
             case _:
                 run.add(record)
 
@@ -125,7 +134,9 @@ class Page:
         if self.runs[run].header.verb != "check" and v.status not in {*FAILURES, "error"}:
             return  # of an unmutated baseline run the page shows only what fails
         if self.runs[run].header.verb == "check":
-            self.grades.add(v, self.runs[run].header.mutants)
+            self.runs[run].grades.add(v, self.runs[run].header.mutants)
+        if v.status in FAILURES:
+            self.runs[run].failed[v.gate, v.subject, v.case] = v.op
         self.counts[v.gate, v.subject][status] += 1
         if v.status in NOT_JUDGED:
             self.holes[v.subject, status, v.reason] += 1

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from gates.model import DEFAULT, FAILURES, GRADES, STRICT, Grade, failing
-from gates.report import diagnosis, not_judged, smallest
-from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, counted_mutants, totals
+from gates.report import diagnosis, not_judged, smallest, ungraded
+from gates.report.grades import EVERY, ORDER, Grades, OpGrade, counted_mutants, totals
 from gates.report.labels import DEPARTS, NOTHING
 from gates.report.plainly import plainly, rare
 from gates.report.wrap import sentence, wrapped
@@ -71,7 +71,7 @@ def of(run: Results) -> Ended:
         Grades.of(judged, run.header.mutants, run.diagnoses),
         run.path,
         {record.subject: record.versions for record in run.subjects},
-        by_op(run.counterexamples, judged),
+        by_op(run.counterexamples, {(v.gate, v.subject, v.case): v.op for v in judged}),
         run.summary.problems if run.summary else (),
         run.summary.seconds if run.summary else None,
         run.header.fail_on,
@@ -83,10 +83,14 @@ def of(run: Results) -> Ended:
 
 
 def by_op(
-    counterexamples: Iterable[CounterexampleRecord], verdicts: Iterable[AnyVerdict]
+    counterexamples: Iterable[CounterexampleRecord], ops: Mapping[tuple[str, str, str], str]
 ) -> dict[tuple[str, str], CounterexampleRecord]:
-    """Return for each subject and op an input on which it fails: a shrunk one, else one as it was drawn."""
-    ops = {(v.gate, v.subject, v.case): v.op for v in verdicts}
+    """Return for each subject and op an input on which it fails: a shrunk one, else one as it was drawn.
+
+    Args:
+        counterexamples: of a run.
+        ops: of each gate, subject and case.
+    """
     known: dict[tuple[str, str], CounterexampleRecord] = {}
     for item in sorted(counterexamples, key=lambda item: (not smallest.shrunk(item), item.gate, item.case)):
         if item.file is not None:
@@ -109,8 +113,8 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
         return [*head, *rows, *beside, *last] if fits else [*head, *beside, *rows, *last]
-    good = sorted(name for name, grades in judged.items() if _badness(grades) <= 1)
-    bad = sorted((name for name in judged if name not in good), key=lambda name: (_badness(judged[name]), name))
+    good = sorted(name for name, grades in judged.items() if badness(grades) <= 1)
+    bad = sorted((name for name in judged if name not in good), key=lambda name: (badness(judged[name]), name))
     room = max(2, 2 * ROWS // max(1, len(bad)))
     body = []
     for name in good:
@@ -123,7 +127,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
     return [*body, *end(run, width)]
 
 
-def _badness(grades: Sequence[OpGrade]) -> int:
+def badness(grades: Sequence[OpGrade]) -> int:
     """Return a number by which subjects are ordered, the one with the worst grade last."""
     order = (
         "correct",
@@ -160,7 +164,7 @@ def _head(run: Ended, subject: str, grades: Sequence[OpGrade], width: int, *, al
         pieces = [named(run, subject), judged, *counts]
         if not alone and all(grade.status == "correct" for grade in grades):
             pieces.append(strength(grades))
-    time = _time(run.seconds) if alone and run.seconds is not None else ""
+    time = duration(run.seconds) if alone and run.seconds is not None else ""
     head = wrapped(pieces, width, " · ")
     if time and cell_len(head[-1]) + 2 + len(time) <= width:
         head[-1] += time.rjust(width - cell_len(head[-1]))
@@ -169,7 +173,8 @@ def _head(run: Ended, subject: str, grades: Sequence[OpGrade], width: int, *, al
     return [Text(line, style="bold") for line in head]
 
 
-def _time(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return seconds, or minutes from two on."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
@@ -241,7 +246,7 @@ def _correct(grades: Sequence[OpGrade], width: int) -> list[Text]:
     right = [grade for grade in grades if grade.status == "correct"]
     if not right:
         return []
-    texts = _listed("correct", "correct", _in_short(right, grades), width)
+    texts = _listed("correct", "correct", in_short(right, grades), width)
     words = f"({strength(right)})"
     if texts[-1].cell_len + 1 + len(words) <= width:
         texts[-1].append(f" {words}", style="dim")
@@ -254,14 +259,14 @@ def _noted(grades: Sequence[OpGrade], width: int) -> list[Text]:
     """Return each note on arithmetic with the ops that it is about."""
     texts = []
     for note in dict.fromkeys(grade.note for grade in grades if grade.note):
-        names = _in_short([grade for grade in grades if grade.note == note], grades)
+        names = in_short([grade for grade in grades if grade.note == note], grades)
         texts += [
             Text(f"{MARGIN}{line}") for line in wrapped([f"{note}: {names[0]}", *names[1:]], width - len(MARGIN), " · ")
         ]
     return texts
 
 
-def _in_short(right: Sequence[OpGrade], grades: Sequence[OpGrade]) -> list[str]:
+def in_short(right: Sequence[OpGrade], grades: Sequence[OpGrade]) -> list[str]:
     """Return the names of correct ops; many variants of one op that are all correct are shown as their number."""
     whole = Counter(one_line(grade.op).partition("[")[0] for grade in grades)
     good = Counter(one_line(grade.op).partition("[")[0] for grade in right)
@@ -279,18 +284,10 @@ def _hardening(run: Ended, grades: Sequence[OpGrade], width: int) -> list[Text]:
     Under `--strict`, which fails on these, also the commands that judge such an input again.
     """
     texts = []
-    failing_ops = [grade for grade in grades if grade.hardening[0] < grade.hardening[1]]
-    if failing_ops:
-        held, asked = (sum(grade.hardening[i] for grade in grades) for i in (0, 1))
-        names = ", ".join(one_line(grade.op) for grade in failing_ops[:FEW])
-        more = f" and {len(failing_ops) - FEW} more" if len(failing_ops) > FEW else ""
-        words = f"{held} of {asked} cases hold, on input that no pipeline produces; not {names}{more} (-v, --strict)"
-        texts += _block("hardening", sentence(words, width - len(MARGIN) - STATUS))
-    for grade in sorted((grade for grade in grades if grade.raising[0]), key=lambda grade: -grade.raising[0])[:FEW]:
-        count, reason_, case = grade.raising
-        words = f"in {count} {'case' if count == 1 else 'cases'} that is not plain, such as {case}: {reason_}"
-        words = words if count == 1 else words.replace("that is not", "that are not")
-        texts += _block("raises", sentence(one_line(words), width - len(MARGIN) - STATUS, REASON))
+    if words := ungraded.hardening(grades):
+        texts += _block("hardening", sentence(f"{words} (-v, --strict)", width - len(MARGIN) - STATUS))
+    for words in ungraded.raising(grades):
+        texts += _block("raises", sentence(words, width - len(MARGIN) - STATUS, REASON))
     small = [
         run.smallest.get((grade.subject, grade.op)) for grade in grades if grade.status in {"correct", "hardening"}
     ]
@@ -346,7 +343,7 @@ def end(run: Ended, width: int, *, time: bool = True) -> list[Text]:
     ending_lines.append(one_line(f"results: {run.path}"))
     last = ending(run, run.grades.grades())
     if time and run.seconds is not None:
-        last += f" ({_time(run.seconds)})"
+        last += f" ({duration(run.seconds)})"
     return [*map(Text, ending_lines), *(Text(line, style="bold") for line in sentence(last, width))]
 
 

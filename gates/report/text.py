@@ -111,7 +111,7 @@ class Screen:
             Grades.of(self.verdicts, self.mutants, diagnoses),
             path,
             {name: hello.versions for name, hello in tally.hellos.items()},
-            screen.by_op(smallest, (v for v in self.verdicts if v.status in FAILURES)),
+            screen.by_op(smallest, {(v.gate, v.subject, v.case): v.op for v in self.verdicts if v.status in FAILURES}),
             tally.problems,
             time.monotonic() - self.start,
             self.fail_on,

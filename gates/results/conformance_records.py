@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -112,6 +112,17 @@ class ConformanceResults:
         """Yield the lines of the file."""
         for record in (self.header, *self.grades, *self.blanks, *self.findings, *self.coverage):
             yield record.model_dump_json() + "\n"
+
+    def document(self) -> dict[str, Any]:
+        """Return the records by type, as JSON values."""
+        lists: dict[str, Sequence[StrictRecord]] = {
+            "grades": self.grades,
+            "blanks": self.blanks,
+            "findings": self.findings,
+            "coverage": self.coverage,
+        }
+        records = {name: [record.model_dump(mode="json") for record in items] for name, items in lists.items()}
+        return {"header": self.header.model_dump(mode="json"), **records}
 
     def write(self, path: Path) -> None:
         """Replace the file in one step."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from gates.model import Evidence, Op, Recipe
 from gates.shrink import rollout_cut
+from gates.shrink.file import Counterexample
 from gates.shrink.flatten import RECIPE, flat, last, models
 from gates.shrink.places import against_definition, named
 from gates.shrink.probe import Answer
@@ -74,10 +75,20 @@ def _after(inputs: Mapping[str, Any], index: Index) -> str:
     return "".join(f"; {text}" for text in remarks(inputs, index))
 
 
+def shown_inputs(counterexample: Counterexample) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each input that is not a default, without the amounts that a cut of rollouts replaces."""
+    hidden = rollout_cut.IN_CUT if counterexample.cut else ()
+    yield from _pairs({name: value for name, value in counterexample.inputs.items() if name not in hidden})
+
+
 def _shown(inputs: Mapping[str, Any]) -> str:
-    """Return the inputs as text; None, defaults, and values equal in both calls are omitted."""
+    return ", ".join(f"{name} {value}" for name, value in _pairs(inputs))
+
+
+def _pairs(inputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the inputs as text; None, defaults, and values equal in both calls are omitted."""
     seen: dict[str, str] = {}
-    parts = [f"{name} {_model(v.spec)}" for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model"]
+    yield from ((name, _model(v.spec)) for name, v in inputs.items() if isinstance(v, Recipe) and v.kind == "model")
     table = flat(inputs)
     hidden = models(table)
     for path, value in table.items():
@@ -91,8 +102,7 @@ def _shown(inputs: Mapping[str, Any]) -> str:
         ):
             continue
         seen.setdefault(name, text)
-        parts.append(f"{path} {text}")
-    return ", ".join(parts)
+        yield path, text
 
 
 def _model(spec: Mapping[str, Any]) -> str:

@@ -220,3 +220,14 @@ function filter() {
   document.getElementById("shown").textContent = `${count} of ${of} gates, ${chosen.size} ${chosen.size === 1 ? "subject" : "subjects"}`;
   enter(buttons.find(visible));
 }
+
+// what a link leads to is unfolded, in browsers that do not do it themselves
+function unfold() {
+  const found = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!found) return;
+  const folds = [found.nextElementSibling, found.closest("details")];
+  for (const fold of folds) if (fold?.tagName === "DETAILS") fold.open = true;
+  if (folds[1]) found.scrollIntoView();
+}
+addEventListener("hashchange", unfold);
+unfold();

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from gates.report.speed import history, kernels, pictures, remarks, trainers
+from gates.report.speed import counts, history, kernels, pictures, remarks, trainers
 from gates.report.speed.inline import Items, Paragraph, Part, Section, Text, code, joined, strong
-from gates.report.speed.numbers import interval, span
-from gates.report.speed.recorded import PLAIN, Kernel, Recorded, base, gather
+from gates.report.speed.numbers import span
+from gates.report.speed.recorded import Kernel, Recorded, gather
 from gates.results.speed_file import SpeedResults
 
 TITLE = "Speed: kernels and trainers compared with other libraries"
-NOISE = 0.1  # a control further from 1 makes a row noisy
-MOST_SLOWER = 6  # rows with a faster peer that the first screen names
 ADVANTAGES, KL = "group_advantages", "token_kl"
 VOCABULARY = ("selective_log_softmax", "sample_tokens", "filtered_logprobs", "full_kl")
 
@@ -59,72 +57,8 @@ def _asv(recorded: Recorded) -> Path | None:
     return recorded.runs[0].path.absolute().parent.parent / "asv" if recorded.runs else None
 
 
-def counts(recorded: Recorded) -> Text:
-    """Return how many rows were timed, how many favour each side, and how many have no time."""
-    untimed = remarks.untimed_counts(recorded)
-    sentences = [
-        _kernel_counts(recorded),
-        _trainer_counts(recorded),
-        ["Rows without a time: ", untimed] if untimed else "",
-    ]
-    return [joined([sentence for sentence in sentences if sentence], ". "), "."]
-
-
-def _kernel_counts(recorded: Recorded) -> Text:
-    rows = [kernel for kernel in recorded.kernels if kernel.shown and kernel.row.ratio]
-    if not rows:
-        return ""
-    slower = [kernel for kernel in rows if kernel.row.ratio and kernel.row.ratio.high < 1]
-    equal = sum(kernel.row.ratio.low <= 1 <= kernel.row.ratio.high for kernel in rows if kernel.row.ratio)
-    noisy = sum(_noisy(kernel) for kernel in rows)
-    faster = len(rows) - len(slower) - equal
-    sides = f"rlkernels is faster in {faster}, the peer in {len(slower)}; in {equal} the 95% interval includes 1"
-    text: list[Text] = [f"{len(rows)} kernel timings against {_peers(rows)}: {sides}"]
-    if noisy:
-        text.append(
-            f"; {noisy} are noisy: the control is more than {100 * NOISE:g}% away from 1, or other processes used more than "
-            f"{remarks.BUSY_PERCENT:g}% of the CPU"
-        )
-    if slower:
-        text.append([". Peers are faster: ", joined([_label(kernel) for kernel in slower[:MOST_SLOWER]], ", ")])
-        text.append(f" and {len(slower) - MOST_SLOWER} more" if len(slower) > MOST_SLOWER else "")
-    return text
-
-
-def _noisy(kernel: Kernel) -> bool:
-    """Return whether the noise may be as large as the effect."""
-    control, busy = kernel.row.control, kernel.row.busy_percent
-    return (control is not None and abs(control.value - 1) > NOISE) or (busy or 0.0) > remarks.BUSY_PERCENT
-
-
-def _trainer_counts(recorded: Recorded) -> Text:
-    timed = [trainer.row for trainer in recorded.trainers if trainer.shown]
-    if not timed:
-        return ""
-    ratios = [row.ratio for row in timed if row.ratio]
-    faster, slower = sum(ratio.high < 1 for ratio in ratios), sum(ratio.low > 1 for ratio in ratios)
-    return (
-        f"{len(timed)} timings of {len({row.target for row in timed})} trainers: slower than reference in "
-        f"{slower}, faster in {faster}; in {len(ratios) - slower - faster} the 95% interval includes 1"
-    )
-
-
-def _peers(kernels: Sequence[Kernel]) -> str:
-    """Return the number of libraries, and the frameworks with a plain implementation of the formula."""
-    names = {base(kernel.row.peer) for kernel in kernels}
-    libraries, plain = len(names - set(PLAIN)), [name for name in PLAIN if name in names]
-    kinds = [f"{libraries} {'library' if libraries == 1 else 'libraries'}"] if libraries else []
-    kinds += [f"plain implementations in {', '.join(plain)}"] if plain else []
-    return " and ".join(kinds)
-
-
-def _label(kernel: Kernel) -> Text:
-    ratio = f" {interval(kernel.row.ratio)}" if kernel.row.ratio else ""
-    return [kernel.row.peer, " ", code(kernel.title), f" {kernel.row.shape}{ratio}"]
-
-
 def _summary(recorded: Recorded) -> Iterator[Part]:
-    yield Paragraph(counts(recorded))
+    yield Items([*counts.of_kernels(recorded), *counts.untimed(recorded)])
     doubtful = [run for run in recorded.runs if remarks.doubts(run)]
     if doubtful:
         yield Paragraph(
@@ -138,12 +72,13 @@ def _summary(recorded: Recorded) -> Iterator[Part]:
     table = kernels.summary(recorded)
     if table:
         yield Paragraph(
-            "Each cell is the peer's time divided by the time of rlkernels: 3 means that rlkernels is three times as fast. It "
-            "is the range over all shapes, with the outermost ends of the 95% intervals in brackets."
+            "How many times faster rlkernels is, that is the peer's time divided by its own: the least and the greatest over all "
+            "shapes, and in brackets the outermost ends of their 95% intervals. The last row is the most that an op saves in "
+            "one training step, with its share of the step (see Time saved in a training step)."
         )
         yield table
     if text := trainers.summary(recorded):
-        yield Paragraph(text)
+        yield Paragraph([*counts.of_trainers(recorded), " ", text])
 
 
 def _how(recorded: Recorded) -> Iterator[Text]:
@@ -174,7 +109,7 @@ def _how(recorded: Recorded) -> Iterator[Text]:
         strong("conformance report", "CONFORMANCE.md"),
         " grades a peer's op as wrong, its row shows the grade instead of a time. The newest measurement of each row counts",
         f"; {recorded.older} older ones are in the files" if recorded.older else "",
-        ". Shapes smaller than a training step's enter the ranges and the pictures; only the first two tables list them.",
+        ". The ranges and the pictures are over all shapes; tables below Token KL list those of a training step.",
     ]
     yield (
         "Our bias: we wrote the kernels and the reference trainer, and chose the shapes and the machine. Everything runs on a "

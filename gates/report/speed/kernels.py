@@ -9,7 +9,6 @@ from gates.report.speed.inline import Items, Part, Table, Text, code, grade, joi
 from gates.report.speed.numbers import (
     dimensions,
     intervals,
-    percent,
     seconds,
     short,
     size,
@@ -38,8 +37,8 @@ def summary(recorded: Recorded, *, step: bool = True) -> Table | None:
     if step:
         training_step = step_share.published_step()
         savings = [step_share.share(kernels, training_step) for kernels in ops.values()]
-        cells = [f"{percent(saving.most)}: {saving.meaning}" if saving else NONE for saving in savings]
-        rows.append([strong(f"largest saving, relative to a {training_step.name}"), *cells])
+        cells = [saving.largest if saving else NONE for saving in savings]
+        rows.append([strong(f"saved in a {training_step.name} of {seconds(training_step.seconds)}, at most"), *cells])
     return Table(["times faster than", *map(code, ops)], rows, "Times faster than each peer")
 
 
@@ -187,9 +186,9 @@ def shares(recorded: Recorded) -> list[Part]:
     head = [
         "op",
         "calls in a step",
-        "time saved, range over peers",
-        f"relative to a {published_step.name}",
-        "relative to a step of the reference trainer",
+        "time saved, fastest to slowest peer",
+        f"share of a {published_step.name} of {seconds(published_step.seconds)}",
+        f"share of a step of the reference trainer{f' of {seconds(own[0].seconds)}' if own else ''}",
         "effect",
     ]
     parts: list[Part] = [Table(head, rows, "Time saved in a training step")]
@@ -199,22 +198,18 @@ def shares(recorded: Recorded) -> list[Part]:
 def _assumptions(step: step_share.Step, own: tuple[step_share.Step, Trainer] | None) -> Iterator[Text]:
     parts = ", ".join(f"{name} {low:g}–{high:g} s" for name, (low, high) in published.STEP.parts.items())
     yield (
-        "Time saved is the peer's time minus the time of rlkernels, over all calls of a step, for the fastest and "
-        "the slowest peer. Above 100% the peer's op alone would take longer on this CPU than the whole step."
-    )
-    yield (
-        f"{step.name}, published in the rlox documentation (A), not measured here: {parts}. Savings are relative to the shortest "
-        f"such step, {step.seconds:.3g} s, which makes them as large as possible. The source does not state a batch size; we "
-        f"assume {step_share.COMPLETIONS} completions of {step_share.TOKENS} tokens, two forward passes, and one call each of "
-        "packing and loss."
+        "Time saved is the peer's time minus the time of rlkernels, over all calls of a step. Both are times on this CPU. Where "
+        "the logits are on an accelerator, they are sampled and scored there: the rows over the vocabulary do not apply."
     )
     if own:
-        step_description = (
+        description = (
             f"{step_share.step_label(own[1], own[1].row.step_s)} ({NONE}: its vocabulary is too small to compare)"
         )
     else:
-        step_description = "not recorded"
+        description = "not recorded"
     yield (
-        f"Step of the reference trainer: {step_description}. Savings assume that the peer's op runs on this CPU in that step. If the "
-        "logits are on an accelerator, they are sampled and scored there, and the ratios over the vocabulary do not apply."
+        f"{step.name}: published in the rlox documentation (A), not measured here: {parts}. We take the shortest such step, "
+        f"{seconds(step.seconds)}, which makes every share as large as possible. The source does not state a batch size; we "
+        f"assume {step_share.COMPLETIONS} completions of {step_share.TOKENS} tokens, two forward passes, and one call each of "
+        f"packing and loss. Step of the reference trainer: {description}."
     )

@@ -162,10 +162,10 @@ def accuracy(recorded: Recorded) -> str:
     """Return the largest error of each side as a share of its limit, measured before timing."""
     worst: dict[str, float] = {}
     for item in _held(recorded):
-        side = "rlkernels" if item.quantity.startswith("ours") else "a peer's"
+        side = "rlkernels" if item.quantity.startswith("ours") else "a peer"
         worst[side] = max(worst.get(side, 0.0), item.observed / item.limit)
-    shares = ", ".join(f"{side} {short(share)}" for side, share in sorted(worst.items(), reverse=True))
-    return f" Largest error as a share of its limit: {shares}." if worst else ""
+    shares = ", ".join(f"{short(share)} for {side}" for side, share in sorted(worst.items(), reverse=True))
+    return f" The largest error, as a share of its limit, is {shares}." if worst else ""
 
 
 def _held(recorded: Recorded) -> Iterable[EvidenceRecord]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gates.report.speed import kernels, remarks, trainers
-from gates.report.speed.document import counts
+from gates.report.speed.counts import counts
 from gates.report.speed.inline import in_plain
 from gates.report.speed.numbers import interval
 from gates.report.speed.recorded import Recorded, gather
@@ -42,7 +42,8 @@ def _lines(recorded: Recorded) -> Iterator[str]:
         if reasons := remarks.doubts(run):
             yield from sentence(f"! {run.path.name}: {'; '.join(reasons)}: conclude nothing", width)
     if recorded.kernels or recorded.trainers:
-        yield from sentence(in_plain(counts(recorded)), width)
+        for text in counts(recorded):
+            yield from sentence(in_plain(text), width)
     body = [*_kernels(recorded, width), *_trainers(recorded, width), *_compared(recorded.comparisons, width)]
     yield from body[:MOST]
     if len(body) > MOST:

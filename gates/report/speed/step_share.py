@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gates.report.speed import published
-from gates.report.speed.numbers import dimensions, percent, size
+from gates.report.speed.numbers import LEAST, dimensions, percent, seconds, size
 from gates.report.speed.recorded import REFERENCE, Kernel, Recorded, Trainer
 from gates.results.speed_records import Interval
 
 VOCABULARY = 32_000  # least vocabulary of a real model
+LONGER = "more than the step"
 NEGLIGIBLE, SMALL = 1e-3, 1e-2  # savings below these shares of a step
 #: The batch of the published step: an assumption of this report, since its source does not state one.
 COMPLETIONS, TOKENS = 64, 512
@@ -61,17 +62,32 @@ class Share:
 
     @property
     def label(self) -> str:
-        """Format the range of savings relative to the step."""
-        ends = [percent(value / self.step.seconds) for value in (self.least_s, self.most_s)]
-        return " to ".join(dict.fromkeys(ends))
+        """Format the range of savings as shares of the step; the peer's op alone may take longer than the step."""
+        if self.least_s > self.step.seconds:
+            return LONGER
+        least, most = (percent(value / self.step.seconds) for value in (self.least_s, self.most_s))
+        if self.most_s > self.step.seconds:
+            return f"{least} to {LONGER}"
+        if 0 <= self.least_s < LEAST * self.step.seconds:
+            return f"at most {most}"
+        return " to ".join(dict.fromkeys((least, most)))
+
+    @property
+    def largest(self) -> str:
+        """Format the largest saving with its share of the step and what it means."""
+        if self.most > 1:
+            return f"{LONGER}, but {self.meaning}"
+        saved = self.most * self.step.seconds
+        return f"{seconds(saved)}, {percent(self.most)}: {self.meaning}"
 
     @property
     def meaning(self) -> str:
         """Return a word for the size of the saving."""
         if self.most < NEGLIGIBLE:
             return "negligible"
-        size = "small" if self.most < SMALL else "large"
-        return f"{size}, on a CPU" if self.logits else size
+        if self.logits:
+            return "only where the logits are on the CPU"
+        return "small" if self.most < SMALL else "large"
 
 
 def published_step() -> Step:

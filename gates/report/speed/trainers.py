@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -55,7 +55,7 @@ def parts(recorded: Recorded, *, whole: bool) -> Iterator[Part]:
         yield _short_table(hidden)
     yield Items([*_notes(recorded.trainers), *_entries(recorded.trainers)])
     if settings := list(_settings(groups)):
-        yield Paragraph("Settings with different values, among the targets that have them:")
+        yield Paragraph("Settings that differ between the targets that have them:")
         yield Items(settings, 5)
 
 
@@ -205,7 +205,7 @@ def summary(recorded: Recorded) -> Text:
     noise = f". Control, the reference against itself: {intervals(controls)}" if controls else ""
     count = f"{len(groups)} workload{'s' if len(groups) != 1 else ''}"
     return [
-        f"Trainers, time per completion token relative to the reference trainer on {count}, above 1 is slower: ",
+        f"Trainers, time per completion token divided by that of the reference trainer, over {count} (above 1 is slower): ",
         joined(ranges),
         noise,
         ".",
@@ -215,7 +215,9 @@ def summary(recorded: Recorded) -> Text:
 def _range(target: str, trainers: Sequence[Trainer]) -> Text:
     ratios = [trainer.row.ratio for trainer in trainers if trainer.shown and trainer.row.ratio]
     comparisons = dict.fromkeys(t.row.comparison for t in trainers if t.shown and t.row.comparison != "same semantics")
-    outcomes = dict.fromkeys(WRONG if t.row.conformance == WRONG else t.row.outcome for t in trainers if not t.shown)
-    marks: list[Text] = [grade(name) if name == WRONG else strong(name) for name in outcomes]
+    outcomes = Counter(WRONG if t.row.conformance == WRONG else t.row.outcome for t in trainers if not t.shown)
+    marks: list[Text] = [
+        [grade(name) if name == WRONG else strong(name), f" on {count}"] for name, count in outcomes.items()
+    ]
     label = f" ({', '.join(filter(None, comparisons))})" if any(comparisons) else ""
     return [f"{target} ", joined([*([f"{intervals(ratios)}{label}"] if ratios else []), *marks], ", ")]

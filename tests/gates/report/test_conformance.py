@@ -4,73 +4,20 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from libraries import finding, grade, header
 
 from gates.model import ConfigurationError
 from gates.report import conformance
 from gates.report.files import render_files
 from gates.results.conformance_records import (
     BlankRecord,
-    ConformanceHeader,
     ConformanceResults,
     CoverageRecord,
-    FindingRecord,
-    GradeRecord,
     read_conformance,
 )
-from gates.results.records import Machine
 from gates.subjects.peers import reproduce
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def header(peer: str) -> ConformanceHeader:
-    return ConformanceHeader(
-        peer=peer,
-        version="1.2",
-        versions={peer: "1.2"},
-        started="2026-11-25T08:00:00+00:00",
-        commit="abc",
-        dirty=False,
-        definitions="2.0",
-        machine=Machine(system="Linux", cpu="a processor", cores=2, features=[]),
-        quick=False,
-        seconds=12.0,
-    )
-
-
-def grade(subject: str, op: str, status: str, findings: tuple[str, ...] = ()) -> GradeRecord:
-    return GradeRecord(
-        subject=subject,
-        op=op,
-        grade=status,
-        cases=8,
-        of_this_grade=8 if status == "correct" else 3,
-        not_judged=1,
-        gate="kl.k3.matches-definition",
-        case="ragged",
-        reason="" if status == "correct" else "kl error",
-        computes="" if status == "correct" else "computes: another",
-        findings=list(findings),
-    )
-
-
-def finding(name: str, kind: str, *, reproduced: bool | None = True) -> FindingRecord:
-    return FindingRecord(
-        id=name,
-        kind=kind,
-        grade="wrong",
-        use="option",
-        departures=["another ratio"],
-        ops=["token_kl[k3]"],
-        where="fake/kl.py:3",
-        says="The ratio is inverted.",
-        computes="exp(-d) + d - 1",
-        number="2 | 3",
-        consequence="The penalty pulls the other way.",
-        repro="assert True\n",
-        reproduced=reproduced,
-        output="2 3",
-    )
 
 
 @pytest.fixture
@@ -171,13 +118,15 @@ def test_an_invalid_record_names_its_line(
 
 
 def test_other_files_and_formats_are_refused(library: ConformanceResults, tmp_path: Path) -> None:
-    """A conformance record is rendered alone and as markdown only."""
+    """A conformance record is rendered alone, and not in a format of verdicts only."""
     library.write(tmp_path / "fake.jsonl")
     (tmp_path / "other.jsonl").write_text("{}\n")
     with pytest.raises(ConfigurationError, match="render them separately"):
         list(render_files([tmp_path / "fake.jsonl", tmp_path / "other.jsonl"], "md", None))
-    with pytest.raises(ConfigurationError, match="rendered as md"):
-        list(render_files([tmp_path / "fake.jsonl"], "html", None))
+    with pytest.raises(ConfigurationError, match="--format junit does not apply"):
+        list(render_files([tmp_path / "fake.jsonl"], "junit", None))
+    with pytest.raises(ConfigurationError, match="--baseline does not apply"):
+        list(render_files([tmp_path / "fake.jsonl"], "md", tmp_path / "fake.jsonl"))
 
 
 def test_the_recorded_report_has_every_library_and_is_short() -> None:
@@ -206,9 +155,9 @@ def test_no_diagnosis_is_a_bug_here_and_a_choice_there() -> None:
     kinds = {finding.id: finding.kind for _, finding in reproduce.known().values()}
     bugs: dict[str, set[bool]] = defaultdict(set)
     for file in sorted((ROOT / "results" / "conformance").glob("*.jsonl")):
-        for grade in read_conformance(file).grades:
-            about = {kinds[name] == "bug" for name in grade.findings if name in kinds}
-            for part in grade.computes.removeprefix("computes: ").split(" · ") if about else ():
+        for record in read_conformance(file).grades:
+            about = {kinds[name] == "bug" for name in record.findings if name in kinds}
+            for part in record.computes.removeprefix("computes: ").split(" · ") if about else ():
                 bugs[part] |= about
     unnamed = {"", "computes nothing that is known", "nothing that is known"}
     assert {part: found for part, found in bugs.items() if part not in unnamed and len(found) > 1} == {}

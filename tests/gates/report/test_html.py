@@ -75,13 +75,15 @@ class TestFile:
             assert status in words
 
     def test_each_subject_has_a_line(self, mixed: list[Path]) -> None:
-        """It counts the gates of each status and the cases."""
-        rows = re.findall(r"<tr><th scope=\"row\">(\w+)</th>(.*?)</tr>", render_html(mixed).partition('id="grades"')[0])
-        columns = {name: re.findall(r"(?:>|</span> )([\d a-z]+)</td>", row) for name, row in rows}
-        assert columns == {
-            "mine": ["1", "1", "1", "1", "1", "0", "6 of 6"],
-            "peer": ["0", "0", "0", "0", "0", "3", "0 of 3"],
+        """It counts the ops of each grade, and leads to the run."""
+        text = render_html(mixed)
+        rows = re.findall(r'<tr><th scope="row"><a href="#(run-\d)">(\w+)</a></th>(.*?)</tr>', text)
+        grades = {name: re.findall(r"</span> (\d [a-z ]+)</li>", row) for _, name, row in rows}
+        assert grades == {
+            "mine": ["1 wrong", "1 error", "1 documented deviations", "1 waived", "1 correct"],
+            "peer": [],
         }
+        assert {run for run, _, _ in rows} == {"run-1"}
 
     def test_the_worst_case_is_shown(self, tmp_path: Path) -> None:
         """A gate that fails in three of four cases shows one reason, of the case furthest beyond its limit."""
@@ -150,7 +152,7 @@ class TestFile:
         assert columns["c"] == ["20", "20", "0", "0.14", "0.9", "kl: mine, some, seed 15"]
         assert columns["d"][2:] == ["2", "0.28", "1.7", "kl: mine, some, seed 3"]
         assert columns["e"][4] == "not finite"
-        assert "incomplete: 100 of 120" in said.text("span")
+        assert "incomplete: 100 of 120" in said.text("p")
 
     def test_a_page_with_calibrations_only(self, calibrated: Path) -> None:
         """It has neither a table nor a count of verdicts, and every plot has a title and a description."""
@@ -180,6 +182,7 @@ class TestFile:
         pairs += [("correct", "raised"), ("wrong", "raised")]
         pairs += [("quiet", f"{name}-ground") for name in ("wrong", "departs", "error", "waived", "imprecise")]
         pairs += [(name, "ground") for name, _ in pairs[:6]] + [("text", "wrong-ground"), ("accent", "ground")]
+        pairs += [("accent", "accent-ground"), ("accent", "raised"), ("departs", "raised"), ("error", "raised")]
         for front, back in pairs:
             low, high = sorted((luminance(colours[front]), luminance(colours[back])))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (front, back)

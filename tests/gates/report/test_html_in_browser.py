@@ -8,6 +8,13 @@ import pytest
 from chromium import Browser, shown, wrong
 from pages import SEEN
 
+UNFOLD = "document.getElementById('verdicts').nextElementSibling.open = true"
+
+CUT = """[...document.querySelectorAll("body *")].filter(e => {
+  const box = e.getBoundingClientRect();
+  return box.width && box.right > innerWidth + 1 && !e.closest(".scroll, .hidden, .skip");
+}).map(e => e.outerHTML.slice(0, 99))"""
+
 
 class TestBrowser:
     """The page in a browser."""
@@ -15,6 +22,7 @@ class TestBrowser:
     def test_the_page_works_by_keyboard(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
         """Arrows move between cells, Enter shows the evidence, Escape returns to the cell."""
         page = shown(chromium, mixed, tmp_path)
+        page.value(UNFOLD)
         page.value("document.querySelector('#matrix button[tabindex=\"0\"]').focus()")
         where = "document.activeElement.dataset.cell"
         visited = [page.value(where)]
@@ -37,8 +45,9 @@ class TestBrowser:
     def test_tab_reaches_the_table_once(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
         """All cells are one tab stop, and the focus is visible."""
         page = shown(chromium, mixed, tmp_path)
+        page.value(UNFOLD)
         stops: list[Any] = []
-        for _ in range(40):
+        for _ in range(60):
             page.press("Tab")
             stops.append(page.value("document.activeElement.dataset.cell ?? ''"))
             if stops[-1]:
@@ -67,6 +76,7 @@ class TestBrowser:
     ) -> None:
         """Gates are filtered by family, subject and failure; their number is announced to screen readers."""
         page = shown(chromium, mixed, tmp_path)
+        page.value(UNFOLD)
         page.value(f"{action}; document.getElementById('filters').dispatchEvent(new Event('input'))")
         seen = "[...document.querySelectorAll('{}')].filter(e => e.offsetParent).map(e => e.textContent)"
         found = page.value(seen.format("#matrix th[scope=row]"))
@@ -79,6 +89,7 @@ class TestBrowser:
     def test_a_screen_reader_gets_names(self, chromium: Browser, mixed: list[Path], tmp_path: Path) -> None:
         """Every control has a name, and the table has row and column headers."""
         page = shown(chromium, mixed, tmp_path)
+        page.value(UNFOLD)
         nodes = page.send("Accessibility.getFullAXTree")["nodes"]
         named = [
             (str(node["role"]["value"]), str(node.get("name", {}).get("value", "")))
@@ -115,7 +126,7 @@ class TestBrowser:
         assert shown(chromium, mixed, tmp_path).value(ground) == "rgb(255, 255, 255)"
         assert shown(chromium, mixed, tmp_path, dark=True).value(ground) == "rgb(20, 23, 28)"
 
-    @pytest.mark.parametrize("width", [390, 1180])
+    @pytest.mark.parametrize("width", [390, 800, 1400])
     def test_only_tables_scroll_sideways(
         self, chromium: Browser, mixed: list[Path], tmp_path: Path, width: int
     ) -> None:
@@ -123,7 +134,9 @@ class TestBrowser:
         recorded = sorted((Path(__file__).parents[3] / "results" / "gates").glob("*.jsonl*"))
         for paths in (mixed, recorded):
             page = shown(chromium, paths, tmp_path, width=width)
+            page.value("for (const fold of document.querySelectorAll('details')) fold.open = true")
             assert page.value("document.documentElement.scrollWidth") <= width
+            assert page.value(CUT) == []
         assert width > 390 or page.value("matrix.scrollWidth > matrix.clientWidth")
         assert (tmp_path / "page.html").stat().st_size <= 2_000_000
 

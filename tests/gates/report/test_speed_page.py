@@ -80,7 +80,7 @@ class TestPage:
         assert sum(tag == "svg" for tag, _ in page.found) >= 3
 
     @pytest.mark.parametrize("dark", [False, True])
-    @pytest.mark.parametrize("width", [390, 1180])
+    @pytest.mark.parametrize("width", [390, 800, 1400])
     def test_the_page_does_not_scroll_sideways(
         self, chromium: Browser, full: list[SpeedResults], tmp_path: Path, width: int, dark: bool
     ) -> None:

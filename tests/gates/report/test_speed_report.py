@@ -1,6 +1,7 @@
 """Speed files: valid, readable after an interruption, and rendered as markdown by a pure function."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from speeds import COMPARED, FAIR, REFUSED, RESULTS, ROOFLINE, full_size, kernel
 from gates.model import ConfigurationError
 from gates.report.speed.html import render_page
 from gates.report.speed.markdown import render_speed
+from gates.report.speed.recorded import gather
 from gates.report.speed_summary import speed_summary
 from gates.results.speed_file import SpeedResults, bound, read_speed
 from gates.results.speed_records import Interval, Times
@@ -144,19 +146,34 @@ class TestMarkdown:
 
     def test_the_summary_names_faster_peers(self, make: Make) -> None:
         text = render_speed([make(kernel(0.5), kernel(1.0, shape="64x8"), kernel(2.0, shape="256x16"))])
-        assert "rlkernels is faster in 1, the peer in 1; in 1 the 95% interval includes 1" in text
+        assert "of 3 timings, rlkernels is faster in 1 and the peer in 1; in 1 the 95% interval includes 1." in text
         better = [trainer(target=t, ratio=Interval(value=r, low=r, high=r)) for t, r in (("trl", 0.8), ("mlxrl", 2.0))]
-        counts = "3 timings of 3 trainers: slower than reference in 1, faster in 1; in 0 the 95% interval includes 1"
+        counts = "Trainers, 2 timings of 2 trainers against the reference trainer: slower in 1, faster in 1."
         assert counts in render_speed([make(trainer(), *better, name="t.jsonl", kind="trainers")])
-        assert "Peers are faster: rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
+        assert "The peer is faster in rlox `group_advantages` 16x4 0.5 [0.45–0.55]" in text
+
+    def test_recorded_counts_add_up(self) -> None:
+        """Timings by whom they favour, and rows without a time by outcome and in their own section."""
+        runs = [read_speed(path) for path in sorted((RESULTS / "bench").glob("*.jsonl"))]
+        recorded, text = gather(runs), render_speed(runs)
+        summary = text.partition("## How")[0]
+        timed = [row.row.ratio for row in recorded.kernels if row.shown and row.row.ratio]
+        (total,) = re.findall(r"rlkernels is faster in all (\d+) timings", summary)
+        assert int(total) == len(timed) == sum(ratio.low > 1 for ratio in timed)
+        (line,) = re.findall(r"Trainers, (\d+) timings.*?: slower in (\d+), faster in (\d+); in (\d+) the", summary)
+        assert int(line[0]) == sum(map(int, line[1:]))
+        (rows, parts) = re.findall(r"Without a time: (\d+) rows, (.*)\.", summary)[0]
+        assert int(rows) == sum(map(int, re.findall(r"(\d+) \S*\*\*", parts)))
+        listed = text.partition("## Rows without a time")[2].partition("## ")[0].splitlines()[2:]
+        counted = [re.search(r", (\d+) rows: ", item) for item in listed if item.startswith("- ")]
+        assert int(rows) == sum(int(found[1]) if found else 1 for found in counted)
 
     def test_noisy_rows_are_counted(self, make: Make) -> None:
         """A row is noisy if its control is far from 1 or other processes used the CPU."""
         noisy = kernel(shape="64x8", control=Interval(value=1.2, low=1.1, high=1.3))
         busy = kernel(shape="256x16", busy_percent=40.0)
-        assert "in 0 the 95% interval includes 1; 2 are noisy: " in render_speed(
-            [make(kernel(busy_percent=2.0), noisy, busy)]
-        )
+        text = render_speed([make(kernel(busy_percent=2.0), noisy, busy)])
+        assert "rlkernels is faster in all 3 timings. 2 of the 3 are noisy: " in text
 
     def test_peers_with_one_convention_each_share_a_row(self, make: Make) -> None:
         apart = [kernel(variant="ddof 0"), kernel(variant="ddof 1", peer="trl")]
@@ -193,8 +210,17 @@ class TestMarkdown:
             make(kernel(op="sample_tokens", shape="16x151936-flat", peer="mlx-lm", ours=ours, theirs=theirs)),
             make(trainer(), name="t.jsonl", kind="trainers"),
         ]
-        row = "| `sample_tokens` | 2,050 calls of 16 × 151,936 | 2.05 s | 76% | – | large, on a CPU |"
+        row = "| `sample_tokens` | 2,050 calls of 16 × 151,936 | 2.05 s | 76% | – | only where the logits are on the CPU |"
         assert row in render_speed(runs)
+
+    def test_a_saving_longer_than_the_step_is_no_share_of_it(self, make: Make) -> None:
+        """A peer that samples for 20 s a step on this CPU does not save seven steps."""
+        ours, theirs = (Times(statement="s", calls=1, median_us=us, low_us=us) for us in (1000.0, 11_000.0))
+        text = render_speed(
+            [make(kernel(op="sample_tokens", shape="16x151936-flat", peer="mlx-lm", ours=ours, theirs=theirs))]
+        )
+        assert "| 20.5 s | more than the step | – | only where the logits are on the CPU |" in text
+        assert "of 2.71 s, at most** | more than the step, but only where the logits are on the CPU |" in text
 
     def test_trainers_and_the_published_row(self, make: Make) -> None:
         """The reference first; settings that differ are listed; the published row is marked."""
