@@ -7,17 +7,18 @@ choices. Source: docs/definitions.md, "Policy losses".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from gates.arithmetic.functions import Value, where
+from gates.families.counts import Counted
 from gates.families.loss import edits, inputs
 from gates.families.loss.step import Step
 from gates.families.loss.terms import penalty, surrogate
-from gates.families.program import Choices, Data, Inputs, Program
+from gates.families.program import Choices, Data, Edit, Inputs, Program, Sample
 from reference.algorithms import Algorithm, composed
 
 CONSTANTS = (  # a call may lack them
@@ -73,6 +74,8 @@ def asked(call: Inputs) -> Choices:
         "kl_clamp": call.get("kl_clamp") if beta else None,
         "kl_mean": call.get("kl_aggregation") or "same",
         "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
+        "count_eps": 0.0,
+        "level_eps": 0.0,
         "numerator": "tokens",
         "rows": "as averaged",
         "sign": 1.0,
@@ -112,6 +115,17 @@ def _policy_term(step: Step) -> Value:
     return step.mean(term) * chosen["sign"]
 
 
+def fitted(chosen: Choices, samples: Sequence[Sample]) -> Iterator[Edit]:
+    """Yield the edits that add a constant to the counts of tokens, by which losses and the log-ratios of rows are averaged."""
+    names: dict[str, tuple[str, ...]] = {"the count of tokens": ("count_eps",)}
+    if chosen["level"] in {"seq_mean", "seq_mean_token"}:
+        names |= {
+            "every count of tokens, the ratio's too": ("count_eps", "level_eps"),
+            "the count of tokens in the row's ratio": ("level_eps",),
+        }
+    yield from Counted(compute, edits.edits, "policy", names).fitted(chosen, samples)
+
+
 PROGRAM = Program(
     op="policy_loss",
     asked=asked,
@@ -121,6 +135,7 @@ PROGRAM = Program(
     outputs=("loss", "gradient"),
     variable="policy",
     places=inputs.places,
+    fitted=fitted,
     presets=edits.presets,
     examples=inputs.examples,
     declares=edits.DECLARED,

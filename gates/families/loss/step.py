@@ -26,7 +26,7 @@ class Step:
     Attributes:
         counts: (B, T) bool, true on tokens by the chosen mask.
         lp: log-probs of the policy, the variable of the gradient.
-        tokens: number of tokens of each row, (B, 1), at least 1.
+        tokens: number of tokens of each row, (B, 1), at least 1, by which log-ratios are averaged.
     """
 
     def __init__(self, data: Data, chosen: Choices, variable: Value) -> None:
@@ -39,7 +39,7 @@ class Step:
         self.grid = Grid.of(inputs, "policy")
         self.counts = misread(self.grid.counts, chosen["mask"])
         self.lp = self.grid.wide(variable)
-        self.tokens = tokens(self.counts)
+        self.tokens = tokens(self.counts) + chosen["level_eps"]
         self.dtype = variable.dtype if isinstance(variable, Number) else "float64"
 
     def lifted(self, name: str) -> Value:
@@ -140,7 +140,7 @@ class Step:
 
     def row_weights(self, kind: str | None = None, *, of_kl: bool = False) -> Value:
         """Return the weight of a token in each row, (B, 1), with the rounding of up to two quotients."""
-        weights = row_weights(self.counts, kind or self.chosen["mean"], self.data.inputs)
+        weights = row_weights(self.counts, kind or self.chosen["mean"], self.data.inputs, self.chosen["count_eps"])
         factor, of_both = ROW_FACTORS[self.chosen["rows"]]
         weights = weights if of_kl and not of_both else weights * self.tokens**factor
         return Number(weights, self.dtype, 2.0 * UNIT[self.dtype] * weights) if self.data.bounded else weights
@@ -223,6 +223,7 @@ class Sizes:
         tokens: number of tokens of each row, (B, 1), at least 1.
         sums: number of tokens of each row, (B,).
         inputs: the call, which may hold L_max and the tokens of the step.
+        eps: a constant that is added to counts of tokens.
     """
 
     rows: int
@@ -230,11 +231,12 @@ class Sizes:
     tokens: Array
     sums: Array
     inputs: Mapping[str, Any]
+    eps: float = 0.0
 
     @property
     def every(self) -> float:
         """The number of tokens of the step, at least 1."""
-        return max(float(self.sums.sum()), 1.0)
+        return max(float(self.sums.sum()), 1.0) + self.eps
 
     @property
     def limit(self) -> float:
@@ -250,7 +252,9 @@ WEIGHTS: Mapping[str, Callable[[Sizes], Any]] = {  # of a token, for each aggreg
     "tokens times rows": lambda x: 1.0 / (x.every * x.rows),
     "constant": lambda x: 1.0 / (x.rows * x.limit),
     "constant, summed over rows": lambda x: 1.0 / x.limit,
-    "tokens of the step": lambda x: 1.0 / float(x.inputs.get("tokens_in_step") or x.every),
+    "tokens of the step": lambda x: (
+        1.0 / (float(x.inputs["tokens_in_step"]) + x.eps if x.inputs.get("tokens_in_step") else x.every)
+    ),
     "width": lambda x: 1.0 / (x.rows * x.width),
     "longest row": lambda x: 1.0 / (x.rows * max(float(x.sums.max()), 1.0)),
     "row-sum": lambda x: 1.0 / x.rows,
@@ -262,13 +266,13 @@ WEIGHTS: Mapping[str, Callable[[Sizes], Any]] = {  # of a token, for each aggreg
 }
 
 
-def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
-    """Return the weight of a token in each row, (B, 1)."""
+def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any], eps: float = 0.0) -> Array:
+    """Return the weight of a token in each row, (B, 1), with a constant added to counts of tokens."""
     rows = len(counts)
     size = int(inputs.get("group_size") or rows)
     blocks = {"token-mean of prompts": [size] * (rows // size), "micro-batch": inputs.get("micro_batches")}.get(kind)
     if blocks:
-        return _of_blocks(counts, blocks)
+        return _of_blocks(counts, blocks, eps)
     if kind in {"sum of micro-batches", "micro-batches by rows"}:
         parts = inputs["micro_batches"]
         shares = np.repeat(np.asarray(parts) / rows, parts)[:, None] if kind == "micro-batches by rows" else 1.0
@@ -276,11 +280,12 @@ def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
     if kind == "sum of prompts":
         return _of_blocks(counts, [size] * (rows // size)) * (rows // size)
     sums = counts.sum(axis=1).astype(np.float64)
-    weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], np.maximum(sums, 1.0)[:, None], sums, inputs))
+    of_rows = np.maximum(sums, 1.0)[:, None] + eps
+    weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], of_rows, sums, inputs, eps))
     return np.asarray(weight * np.ones((rows, 1)))
 
 
-def _of_blocks(counts: Array, blocks: list[int]) -> Array:
+def _of_blocks(counts: Array, blocks: list[int], eps: float = 0.0) -> Array:
     ends = np.cumsum(blocks)
-    counted = [max(float(counts[end - size : end].sum()), 1.0) for end, size in zip(ends, blocks, strict=True)]
+    counted = [max(float(counts[end - size : end].sum()), 1.0) + eps for end, size in zip(ends, blocks, strict=True)]
     return np.repeat(1.0 / np.asarray(counted), blocks)[:, None] / len(blocks)

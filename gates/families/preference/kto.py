@@ -26,6 +26,7 @@ def asked(call: Inputs) -> Choices:
     return {
         "mask": "given",
         "row": "sum",
+        "count_eps": 0.0,
         "reference": "given",
         "beta": call["beta"],
         "anchor": "clamped",
