@@ -204,7 +204,8 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
         diagnosis = _named(first_matches(search, times, ("gradient",)), tried + 1)
     if diagnosis is None or diagnosis.kind == "ambiguous":
         return diagnosis
-    return replace(diagnosis, words=f"the loss as asked, its gradient that of: {diagnosis.words}")
+    words = f"the loss as asked, its gradient that of: {diagnosis.words}"
+    return replace(diagnosis, words=words, changes={})  # which no declaration says
 
 
 def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
@@ -213,7 +214,8 @@ def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
     if rho > MATCH or _half(search):
         return None
     if diagnosis := _named(first_matches(search, candidates, ("loss",)), tried):
-        return replace(diagnosis, words=f"the gradient as asked, its loss that of: {diagnosis.words}")
+        words = f"the gradient as asked, its loss that of: {diagnosis.words}"
+        return replace(diagnosis, words=words, changes={})  # which no declaration says
     for times in chain.from_iterable(scaled(search, Candidate(), ("loss",), by=by) for by in (constant, quotient)):
         if search.distance(times, outputs=("loss",)) <= MATCH:
             words = f"the gradient fits, the loss is off by a factor: times {times.factor.words}"

@@ -7,6 +7,7 @@ from typing import Any
 
 from gates.families.edits import conventions_first, declarations, mistakes, numbers, others
 from gates.families.loss import bound_edits
+from gates.families.loss.terms import SLOPES
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 from reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
@@ -74,6 +75,17 @@ PENALTIES = {
     "next row": "the KL to the reference log-probs of the next row",
     "in the advantages": "the KL (k1) subtracted from the advantages, not added to the loss",
 }
+
+
+def _sloped(name: str) -> str:
+    """Return what an estimate with another gradient than its own computes."""
+    value, slope = SLOPES[name]
+    value = {"absolute": "|d|"}.get(value, value)
+    if "log π" in slope:
+        return f"{value} as a constant, times {slope}"
+    return f"{value} with the gradient of {slope}"
+
+
 ESTIMATORS = {
     "k1": ("k1", True),
     "k2": ("k2", True),
@@ -84,8 +96,7 @@ ESTIMATORS = {
     "k3 without d": ("exp(d) − 1, k3 without its −d", False),
     "k3 of −d in exp": ("exp(−d) − d − 1, k3 with d inverted in the exponential only", False),
     "absolute": ("|d|", True),
-    "k3 with k2's gradient": ("k3 with the gradient of k2", True),
-    "k1 with k2's gradient": ("k1 with the gradient of k2", True),
+    **{name: (_sloped(name), True) for name in SLOPES},
     "full ratio": ("exp(−d)·(−d)", False),
 }
 BOUNDS = {
@@ -115,6 +126,8 @@ KL_RATIOS = {
     "none": ("not weighed by a ratio", True),
     "token": ("times the token's ratio", True),
     "sequence": ("times the row's ratio", True),
+    "token, no slope": ("times the token's ratio as a constant", True),
+    "token, of a constant": ("times the token's ratio, whose gradient alone it has", True),
 }
 KL_AGGREGATIONS = ("row-mean", "row-sum", "token-mean")  # which a subject may declare
 HELD = frozenset(
@@ -129,7 +142,7 @@ DECLARED = {  # as a subject declares what it computes, if it means it
     "level": declarations("ratio_level", AXES["ratio_level"]),
     "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": 'bound=("log-clip",)'},
     "estimator": declarations("kl_estimator", ("k1", "k2", "k3")),
-    "kl_ratio": declarations("kl_ratio", KL_RATIOS),
+    "kl_ratio": declarations("kl_ratio", ("none", "token", "sequence")),
     "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),
     "kl_clamp": declarations("kl_clamp", (10.0,)),
 }
@@ -164,7 +177,8 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
 def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
     if asked["beta"]:
         yield from others("estimator", ESTIMATORS, asked, "KL by {}")
-        yield from others("kl_ratio", KL_RATIOS, asked, "KL {}")
+        off_policy = asked["kl_ratio"] == "token"  # whose missing slope is a mistake
+        yield from others("kl_ratio", KL_RATIOS, asked, "KL {}", without=("token, no slope",) if off_policy else ())
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:

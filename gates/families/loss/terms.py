@@ -167,10 +167,17 @@ def kl_term(step: Step) -> Value:
     chosen, estimate = step.chosen, _estimate(step)
     if chosen["kl_ratio"] != "none":
         r = step.ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.drift)
-        estimate = (detached(r) if chosen["kl_ratio"] == "token, no slope" else r) * estimate
+        weight, of_constant = KL_RATIOS.get(chosen["kl_ratio"], ("alive", False))
+        estimate = (detached(r) if weight == "constant" else r) * (detached(estimate) if of_constant else estimate)
     if chosen["kl"] == "times advantages":
         estimate = estimate * step.advantages()
     return weighted(step, estimate) if chosen["weights"] == "on the KL too" else estimate
+
+
+KL_RATIOS = {  # whether the ratio of a KL has a gradient, and whether the estimate is a constant
+    "token, no slope": ("constant", False),
+    "token, of a constant": ("alive", True),
+}
 
 
 def _estimate(step: Step) -> Value:
@@ -182,8 +189,19 @@ def _estimate(step: Step) -> Value:
     if kind == "next row":
         reference = reference[np.roll(np.arange(step.counts.shape[0]), -1)]
     d = lp - reference if kind == "inverted" else reference - lp
-    estimate, limit = ESTIMATES[step.chosen["estimator"]](d), step.chosen["kl_clamp"]
-    return estimate if limit is None else clip(estimate, -float(limit), float(limit))
+    value, slope = SLOPES.get(step.chosen["estimator"], (step.chosen["estimator"], ""))
+    estimate, limit = ESTIMATES[value](d), step.chosen["kl_clamp"]
+    estimate = estimate if limit is None else clip(estimate, -float(limit), float(limit))
+    return estimate if not slope else _sloped(estimate, slope, d, lp)
+
+
+def _sloped(estimate: Value, slope: str, d: Value, lp: Value) -> Value:
+    """Return an estimate with the gradient of another one, or as a constant that weighs log π or its gradient."""
+    if slope == "log π":
+        return detached(estimate) * lp
+    if slope == "the gradient of log π":
+        return detached(estimate) * (lp - detached(lp) + 1.0)
+    return detached(estimate - ESTIMATES[slope](d)) + ESTIMATES[slope](d)
 
 
 ESTIMATES: Mapping[str, Callable[[Value], Value]] = {
@@ -195,8 +213,18 @@ ESTIMATES: Mapping[str, Callable[[Value], Value]] = {
     "k3 with +d": lambda d: exp(d) + d - 1.0,
     "k3 without d": lambda d: exp(d) - 1.0,
     "k3 of −d in exp": lambda d: exp(-d) - d - 1.0,
-    "k3 with k2's gradient": lambda d: detached(exp(d) - d - 1.0 - d * d * 0.5) + d * d * 0.5,
-    "k1 with k2's gradient": lambda d: detached(-d - d * d * 0.5) + d * d * 0.5,
     "absolute": absolute,
     "full ratio": lambda d: exp(-d) * -d,
+}
+SLOPES: Mapping[
+    str, tuple[str, str]
+] = {  # estimates whose gradient is not that of their value, and where it comes from
+    **{
+        f"{value} with {slope}'s gradient": (value, slope)
+        for slope in ("k2", "k3", "k1")
+        for value in ("k3", "k1", "k2", "absolute")
+        if value != slope and (value != "absolute" or slope == "k2")
+    },
+    **{f"{value} weighing log π": (value, "log π") for value in ("k1", "k2", "k3")},
+    **{f"{value} weighing its gradient": (value, "the gradient of log π") for value in ("k2", "k3")},
 }
