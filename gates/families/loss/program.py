@@ -60,6 +60,7 @@ def asked(call: Inputs) -> Choices:
         "pick": "min",
         "low": call.get("epsilon_low"),
         "high": call.get("epsilon_high"),
+        "mask_low": call.get("epsilon_low"),
         "delta": call.get("delta"),
         "cap": call.get("cispo_bound"),
         "tau": (call.get("sapo_temperature_positive"), call.get("sapo_temperature_negative")),
@@ -85,7 +86,22 @@ def asked(call: Inputs) -> Choices:
 
 OF_KL = frozenset(("estimator", "kl_ratio", "kl_clamp", "kl_mean"))  # choices that only the KL reads
 OF_SURROGATE = frozenset(  # choices that only the policy term reads
-    ("level", "bound", "pick", "low", "high", "delta", "cap", "tau", "k", "lambda", "log_ratio", "numerator", "sign")
+    (
+        "level",
+        "bound",
+        "pick",
+        "low",
+        "high",
+        "mask_low",
+        "delta",
+        "cap",
+        "tau",
+        "k",
+        "lambda",
+        "log_ratio",
+        "numerator",
+        "sign",
+    )
 )
 REWARDED = "in the advantages"  # the KL as a part of the policy term
 

@@ -89,8 +89,16 @@ def _capped(step: Step, a: Value, log_ratio: Value) -> Value:
         held = maximum(r, bound)
     if step.chosen["pick"] == "A > 0 only":
         held = where(plain(a) > 0.0, held, r)
+    if step.chosen["pick"] in {"masked", "masked, not capped"} and bound is not None:
+        held = _in_trust_region(step, a, r, r if step.chosen["pick"] == "masked, not capped" else held, bound)
     alive = {"alive": held * a * step.lp, "without log-prob": held * a}.get(step.chosen["pick"])
     return -(detached(held) * a * step.lp if alive is None else alive)
+
+
+def _in_trust_region(step: Step, a: Value, r: Value, held: Value, bound: Value) -> Value:
+    """Return a weight, 0 where A > 0 and the ratio is above its bound, or A < 0 and it is below: MiniMax-M1's mask M."""
+    above, low = where(r > bound, 0.0, held), step.constant("mask_low")
+    return where(plain(a) > 0.0, above, held if low is None else where(r < 1.0 - low, 0.0, held))
 
 
 def _tapered(step: Step, a: Value, log_ratio: Value) -> Value:
