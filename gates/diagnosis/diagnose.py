@@ -120,6 +120,15 @@ def diagnose_near(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     return Diagnosis("nothing known", tried=tried)
 
 
+def diagnose_rare(program: Program, samples: Sequence[Sample]) -> Diagnosis | None:
+    """Name the choice that only rare input shows, such as a clamp; None if there is none."""
+    search = Search(program, samples, program.asked(samples[0].inputs))
+    candidates = [Candidate((edit,)) for edit in program.rare(search.asked)]
+    if not candidates or search.distance(Candidate(), enough=MATCH) <= MATCH:
+        return None
+    return _named(first_matches(search, candidates), len(candidates))
+
+
 Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
 
 

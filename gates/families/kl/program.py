@@ -173,6 +173,7 @@ TOKEN = Program(
     places=generators.places_of_tokens,
     presets=edits.token_presets,
     fitted=Counted(compute, edits.of_tokens, "", {"the count of tokens": ("count_eps",)}).fitted,
+    rare=edits.clamps,
     examples=generators.examples,
     declares=edits.DECLARED,
 )

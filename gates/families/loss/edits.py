@@ -133,6 +133,8 @@ KL_AGGREGATIONS = ("row-mean", "row-sum", "token-mean")  # which a subject may d
 HELD = frozenset(
     ("token", "seq_mean", "seq_sum", "row mean over the width", "mean of ratios", "first order")
 )  # levels of a ratio under a cap or a gate
+LIBRARY_S = 10.0  # verl's clamp of the KL
+NATS = (20.0, 10.0, 5.0, 3.0, 2.0, 1.0)  # usual sizes of a clamp
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
         **declarations("aggregation", AXES["aggregation"]),
@@ -144,7 +146,7 @@ DECLARED = {  # as a subject declares what it computes, if it means it
     "estimator": declarations("kl_estimator", ("k1", "k2", "k3")),
     "kl_ratio": declarations("kl_ratio", ("none", "token", "sequence")),
     "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),
-    "kl_clamp": declarations("kl_clamp", (10.0,)),
+    "kl_clamp": declarations("kl_clamp", (LIBRARY_S,)),
 }
 BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
 
@@ -172,6 +174,32 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
             if name != asked["bound"] and asked["low"] is not None:
                 yield Edit(words, {"bound": name}, known)
     yield from _penalties_of_libraries(asked)
+    yield from clamps(asked)
+
+
+def clamps(asked: Choices) -> Iterator[Edit]:
+    """Yield the clamps against overflow that libraries have: of log-ratios, of the KL's difference and of its estimates.
+
+    Ordinary input lies within most of them.
+    """
+    if asked["log_ratio"] == "given" and asked["level"] != "none":
+        yield from _clamps_of_ratios("tokens", "the log-ratio")
+        if asked["level"] in {"seq_mean", "seq_sum"}:
+            yield from _clamps_of_ratios("rows", "the row's log-ratio")
+    if asked["beta"]:
+        for nats in NATS:
+            words = f"the KL's difference of log-probs clamped to ±{nats:g}"
+            yield Edit(words, {"d_clamp": nats}, convention=True, alone=True)
+        for size in NATS:
+            if size != asked["kl_clamp"]:
+                yield Edit(f"KL clamped to ±{size:g}", {"kl_clamp": size}, convention=True, alone=size != LIBRARY_S)
+
+
+def _clamps_of_ratios(of: str, words: str) -> Iterator[Edit]:
+    for nats in NATS:
+        both, above = {"clamp of": of, "clamp": (-nats, nats)}, {"clamp of": of, "clamp": (None, nats)}
+        yield Edit(f"{words} clamped to ±{nats:g} before exp", both, convention=True, alone=True)
+        yield Edit(f"{words} clamped to at most {nats:g} before exp", above, convention=True, alone=True)
 
 
 def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
@@ -251,8 +279,6 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
         yield Edit("KL averaged as the policy term", {"kl_mean": "same"}, convention=True)
     if asked["kl_clamp"] is not None:
         yield Edit("the KL's clamp ignored", {"kl_clamp": None})
-    else:
-        yield Edit("KL clamped to ±10", {"kl_clamp": 10.0}, convention=True)
     if asked["kl_ratio"] == "token":
         yield Edit("the KL's ratio without gradient", {"kl_ratio": "token, no slope"})
 

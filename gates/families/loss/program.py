@@ -55,6 +55,8 @@ def asked(call: Inputs) -> Choices:
         "mask": "given",
         "row_mask": "given",
         "log_ratio": "given" if call.get("old") is not None else "on-policy",
+        "clamp of": "nothing",
+        "clamp": (None, None),
         "level": row.ratio_level,
         "bound": "none" if bound == "clip" and not clipped else bound,
         "pick": "min",
@@ -73,6 +75,7 @@ def asked(call: Inputs) -> Choices:
         "kl": "given",
         "kl_ratio": call.get("kl_ratio") if beta else None,
         "kl_clamp": call.get("kl_clamp") if beta else None,
+        "d_clamp": None,
         "kl_mean": call.get("kl_aggregation") or "same",
         "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
         "count_eps": 0.0,
@@ -84,7 +87,7 @@ def asked(call: Inputs) -> Choices:
     }
 
 
-OF_KL = frozenset(("estimator", "kl_ratio", "kl_clamp", "kl_mean"))  # choices that only the KL reads
+OF_KL = frozenset(("estimator", "kl_ratio", "kl_clamp", "d_clamp", "kl_mean"))  # choices that only the KL reads
 OF_SURROGATE = frozenset(  # choices that only the policy term reads
     (
         "level",
@@ -152,6 +155,7 @@ PROGRAM = Program(
     variable="policy",
     places=inputs.places,
     fitted=fitted,
+    rare=edits.clamps,
     presets=edits.presets,
     examples=inputs.examples,
     declares=edits.DECLARED,

@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 from gates.arithmetic import bounded
-from gates.arithmetic.functions import Value, absolute, detached, exp, maximum, minimum, plain, sigmoid, sqrt, where
+from gates.arithmetic.functions import (
+    Value,
+    absolute,
+    clip,
+    detached,
+    exp,
+    maximum,
+    minimum,
+    plain,
+    sigmoid,
+    sqrt,
+    where,
+)
 from gates.arithmetic.number import UNIT, Number
 from gates.families.program import Choices, Data
 from gates.families.rows import Grid, misread, tokens, total
@@ -85,7 +97,17 @@ class Step:
         return self.lp - self.logprobs("old")
 
     def log_ratio(self) -> Value:
-        """Return D of each slot, (B, T)."""
+        """Return D of each slot, (B, T), clamped where the choice is a clamp of tokens."""
+        return self.clamped(self._log_ratio(), "tokens")
+
+    def clamped(self, log_ratio: Value, of: str) -> Value:
+        """Return log-ratios of tokens or of rows within the chosen clamp, if it is one of them."""
+        if self.chosen["clamp of"] != of:
+            return log_ratio
+        low, high = self.chosen["clamp"]
+        return clip(log_ratio, low, high)
+
+    def _log_ratio(self) -> Value:
         choice = self.chosen["log_ratio"]
         if choice == "given":
             return self.drift
@@ -193,7 +215,7 @@ ADVANTAGES: Mapping[str, Callable[[Value, Array], Value]] = {
 
 
 def _row(step: Step, log_ratio: Value, divisor: Any) -> Value:
-    return exp(step.summed(log_ratio) / divisor)
+    return exp(step.clamped(step.summed(log_ratio) / divisor, "rows"))
 
 
 RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's choices, and mistakes

@@ -197,6 +197,8 @@ def _estimate(step: Step) -> Value:
     if kind == "next row":
         reference = reference[np.roll(np.arange(step.counts.shape[0]), -1)]
     d = lp - reference if kind == "inverted" else reference - lp
+    nats: float | None = step.chosen["d_clamp"]
+    d = d if nats is None else clip(d, -nats, nats)
     value, slope = SLOPES.get(step.chosen["estimator"], (step.chosen["estimator"], ""))
     estimate, limit = ESTIMATES[value](d), step.chosen["kl_clamp"]
     estimate = estimate if limit is None else clip(estimate, -float(limit), float(limit))
