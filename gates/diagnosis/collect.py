@@ -118,7 +118,7 @@ def _diagnosed(
             best = diagnosed
     if best is not None and best.diagnosis.kind == "convention":
         best = _everywhere(asked, best, ordered)
-    if best is not None and best.diagnosis.kind == "as asked":
+    if best is not None and not best.named:
         best = _of_rare_input(program, worker, ordered, planned) or best
     return None if best is None else record(program, best, seconds=time.monotonic() - start)
 

@@ -174,14 +174,10 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
             if name != asked["bound"] and asked["low"] is not None:
                 yield Edit(words, {"bound": name}, known)
     yield from _penalties_of_libraries(asked)
-    yield from clamps(asked)
 
 
 def clamps(asked: Choices) -> Iterator[Edit]:
-    """Yield the clamps against overflow that libraries have: of log-ratios, of the KL's difference and of its estimates.
-
-    Ordinary input lies within most of them.
-    """
+    """Yield the clamps against overflow that libraries have: of log-ratios, of the KL's difference and of its estimates."""
     if asked["log_ratio"] == "given" and asked["level"] != "none":
         yield from _clamps_of_ratios("tokens", "the log-ratio")
         if asked["level"] in {"seq_mean", "seq_sum"}:
@@ -189,17 +185,17 @@ def clamps(asked: Choices) -> Iterator[Edit]:
     if asked["beta"]:
         for nats in NATS:
             words = f"the KL's difference of log-probs clamped to ±{nats:g}"
-            yield Edit(words, {"d_clamp": nats}, convention=True, alone=True)
+            yield Edit(words, {"d_clamp": nats}, convention=True)
         for size in NATS:
             if size != asked["kl_clamp"]:
-                yield Edit(f"KL clamped to ±{size:g}", {"kl_clamp": size}, convention=True, alone=size != LIBRARY_S)
+                yield Edit(f"KL clamped to ±{size:g}", {"kl_clamp": size}, convention=True)
 
 
 def _clamps_of_ratios(of: str, words: str) -> Iterator[Edit]:
     for nats in NATS:
         both, above = {"clamp of": of, "clamp": (-nats, nats)}, {"clamp of": of, "clamp": (None, nats)}
-        yield Edit(f"{words} clamped to ±{nats:g} before exp", both, convention=True, alone=True)
-        yield Edit(f"{words} clamped to at most {nats:g} before exp", above, convention=True, alone=True)
+        yield Edit(f"{words} clamped to ±{nats:g} before exp", both, convention=True)
+        yield Edit(f"{words} clamped to at most {nats:g} before exp", above, convention=True)
 
 
 def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
@@ -279,6 +275,8 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
         yield Edit("KL averaged as the policy term", {"kl_mean": "same"}, convention=True)
     if asked["kl_clamp"] is not None:
         yield Edit("the KL's clamp ignored", {"kl_clamp": None})
+    else:
+        yield Edit("KL clamped to ±10", {"kl_clamp": LIBRARY_S}, convention=True)
     if asked["kl_ratio"] == "token":
         yield Edit("the KL's ratio without gradient", {"kl_ratio": "token, no slope"})
 
