@@ -304,7 +304,10 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
         return None
     ranked = sorted(((search.distance(one, enough=coarse), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked
-    others = [(far, one) for far, one in others if not search.same(one, best)]
+    told = (
+        ("gradient",) if "gradient" in search.outputs else ()
+    )  # a loss in half precision tells no two apart by itself
+    others = [(far, one) for far, one in others if not search.same(one, best, told)]
     best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
     if rho >= coarse or (others and others[0][0] < APART * rho) or not _rounded(search, best):
         return None
