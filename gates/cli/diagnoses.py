@@ -16,7 +16,7 @@ from gates.run.plan import Options, PlannedCase
 
 @dataclass(slots=True)
 class WrongOps:
-    """The verdicts on wrong definitions of one run, and their diagnoses."""
+    """The verdicts of one run on definitions that do not hold, everywhere or on rare input, and their diagnoses."""
 
     cases: Sequence[PlannedCase]
     options: Options
@@ -26,7 +26,7 @@ class WrongOps:
     records: list[DiagnosisRecord] = field(default_factory=list)
 
     def watching(self, show: Callable[[Verdict], None]) -> Callable[[Verdict], None]:
-        """Return a verdict callback that keeps wrong definitions and calls `show`."""
+        """Return a verdict callback that notes the verdict and calls `show`."""
 
         def on_verdict(verdict: Verdict) -> None:
             self.note([verdict])
@@ -35,8 +35,9 @@ class WrongOps:
         return on_verdict
 
     def note(self, verdicts: Iterable[Verdict]) -> None:
-        """Keep the verdicts that a definition does not hold."""
-        self.verdicts += [v for v in verdicts if v.status == "wrong" and v.level == "definition"]
+        """Keep the verdicts that a definition does not hold, or not on rare input."""
+        kept = {("wrong", "definition"), ("fragile", "robustness")}
+        self.verdicts += [verdict for verdict in verdicts if (verdict.status, verdict.level) in kept]
 
     def record(self, all_judged: Callable[[], None]) -> frozenset[tuple[str, str]]:
         """Diagnose every wrong op and write a line for each; Ctrl-C ends the search and keeps the lines so far.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gates.diagnosis import samples
 from gates.diagnosis.agreement import explains
-from gates.diagnosis.diagnose import Diagnosis, diagnose
+from gates.diagnosis.diagnose import Diagnosis, diagnose, diagnose_rare
 from gates.families.program import Program, Sample
 from gates.families.programs import programs
 from gates.model import Subject, Verdict
@@ -22,41 +22,59 @@ TRIES = 3  # failing cases of an op that are diagnosed until one is named
 NAMED = frozenset(("convention", "mistake", "scaled", "constant", "lower precision", "ambiguous"))
 
 
+_Planned = Mapping[tuple[str, str, str], PlannedCase]
+_Search = Callable[[Program, Worker, Sequence[Verdict], _Planned], "DiagnosisRecord | None"]
+
+
 @dataclass(slots=True)
 class Diagnoser:
-    """Notes the verdicts of a run and then diagnoses each wrong op."""
+    """Notes the verdicts of a run and then diagnoses each wrong op, and each fragile one whose choice rare input shows."""
 
     cases: Sequence[PlannedCase]
     options: Options
     failures: dict[tuple[str, str], list[Verdict]] = field(default_factory=dict)
+    fragile: dict[tuple[str, str], list[Verdict]] = field(default_factory=dict)
 
     def note(self, verdict: Verdict) -> None:
-        """Keep a verdict if its definition does not hold."""
-        if verdict.status == "wrong" and verdict.level == "definition" and verdict.evidence:
-            self.failures.setdefault((verdict.subject, verdict.op), []).append(verdict)
+        """Keep a verdict if its definition does not hold, or not on rare input."""
+        key, evident = (verdict.subject, verdict.op), [verdict] if verdict.evidence else []
+        if verdict.status == "wrong" and verdict.level == "definition":
+            self.failures.setdefault(key, []).extend(evident)
+        if verdict.status == "fragile":
+            self.fragile.setdefault(key, []).extend(evident)
 
     def run(self) -> Iterator[DiagnosisRecord]:
         """Yield a record for each subject and wrong op that has a program and returned numbers."""
         planned = {case.names: case for case in self.cases}
         for subject in {case.subject.name: case.subject for case in self.cases}.values():
-            wrong = {op: verdicts for (name, op), verdicts in self.failures.items() if name == subject.name}
-            known = {op: verdicts for op, verdicts in wrong.items() if op.partition("[")[0] in programs()}
+            wrong, fragile = (_of_subject(noted, subject) for noted in (self.failures, self.fragile))
+            known = {op: (_diagnosed, verdicts) for op, verdicts in wrong.items() if verdicts}
+            known |= {op: (_diagnosed_rare, verdicts) for op, verdicts in fragile.items() if op not in wrong}
             if known:
                 with contextlib.suppress(WorkerError):
                     yield from self._of(subject, known, planned)
 
     def _of(
-        self, subject: Subject, wrong: Mapping[str, list[Verdict]], planned: Mapping[tuple[str, str, str], PlannedCase]
+        self, subject: Subject, known: Mapping[str, tuple[_Search, list[Verdict]]], planned: _Planned
     ) -> Iterator[DiagnosisRecord]:
         worker = Worker.start(subject, threads=self.options.threads, mutant=self.options.mutant)
         try:
-            for op, verdicts in wrong.items():
+            for op, (diagnosed, verdicts) in known.items():
                 if not worker.alive:
                     worker = Worker.start(subject, threads=self.options.threads, mutant=self.options.mutant)
-                if record := _diagnosed(programs()[op.partition("[")[0]], worker, verdicts, planned):
+                if record := diagnosed(programs()[op.partition("[")[0]], worker, verdicts, planned):
                     yield record
         finally:
             worker.close()
+
+
+def _of_subject(noted: Mapping[tuple[str, str], list[Verdict]], subject: Subject) -> dict[str, list[Verdict]]:
+    """Return the verdicts on the ops of a subject that have a program."""
+    return {
+        op: verdicts
+        for (name, op), verdicts in noted.items()
+        if name == subject.name and op.partition("[")[0] in programs()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +95,7 @@ def _diagnosed(
     program: Program,
     worker: Worker,
     verdicts: Sequence[Verdict],
-    planned: Mapping[tuple[str, str, str], PlannedCase],
+    planned: _Planned,
 ) -> DiagnosisRecord | None:
     """Diagnose failing cases until one is named; then see whether the case with the most settings reveals a second bug.
 
@@ -102,7 +120,32 @@ def _diagnosed(
             best = diagnosed
     if best is not None and best.named:
         best = _everywhere(asked, best, ordered)
+    if best is not None and not best.named:
+        best = _of_rare_input(program, worker, ordered, planned) or best
     return None if best is None else record(program, best, seconds=time.monotonic() - start)
+
+
+def _diagnosed_rare(
+    program: Program, worker: Worker, verdicts: Sequence[Verdict], planned: _Planned
+) -> DiagnosisRecord | None:
+    """Diagnose a fragile op, if it makes a choice that only rare input shows."""
+    start = time.monotonic()
+    named = _of_rare_input(program, worker, verdicts, planned)
+    return None if named is None else record(program, named, seconds=time.monotonic() - start)
+
+
+def _of_rare_input(
+    program: Program, worker: Worker, verdicts: Sequence[Verdict], planned: _Planned
+) -> _DiagnosedCase | None:
+    """Diagnose cases, each on draws of its own input, until a choice that only such input shows has a name."""
+    for verdict in verdicts[:TRIES]:
+        case = chosen(planned[verdict.gate, verdict.subject, verdict.case], worker.hello)
+        calls = samples.draws(case.gate, case.case, verdict.seed, program.op)
+        answered = samples.answers(program, worker, calls)
+        diagnosis = diagnose_rare(program, answered) if len(answered) >= samples.LEAST else None
+        if diagnosis is not None and diagnosis.kind == "convention":
+            return _DiagnosedCase(diagnosis, verdict, len(answered))
+    return None
 
 
 def _everywhere(
@@ -154,7 +197,7 @@ class _Asked:
 
     program: Program
     worker: Worker
-    planned: Mapping[tuple[str, str, str], PlannedCase]
+    planned: _Planned
     answers: dict[str, list[Sample]] = field(default_factory=dict)
 
     def diagnosed(self, verdict: Verdict, *, thorough: bool) -> _DiagnosedCase | None:

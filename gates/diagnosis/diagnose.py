@@ -128,6 +128,15 @@ def diagnose_near(program: Program, samples: Sequence[Sample]) -> Diagnosis:
     return Diagnosis("nothing known", tried=tried)
 
 
+def diagnose_rare(program: Program, samples: Sequence[Sample]) -> Diagnosis | None:
+    """Name the choice that only rare input shows, such as a clamp; None if there is none."""
+    search = Search(program, samples, program.asked(samples[0].inputs))
+    candidates = [Candidate((edit,)) for edit in program.rare(search.asked)]
+    if not candidates or search.distance(Candidate(), enough=MATCH) <= MATCH:
+        return None
+    return _named(first_matches(search, candidates), len(candidates))
+
+
 Named = Callable[[Search, Sequence[Candidate], int], "Diagnosis | None"]
 
 
@@ -233,7 +242,7 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
     if diagnosis is None or diagnosis.kind == "ambiguous":
         return diagnosis
     words = f"the loss as asked, its gradient that of: {diagnosis.words}"
-    return replace(diagnosis, words=words, outputs=("gradient",))
+    return replace(diagnosis, words=words, outputs=("gradient",), changes={})  # which no declaration says
 
 
 def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
@@ -243,7 +252,7 @@ def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
         return None
     if diagnosis := _named(first_matches(search, candidates, ("loss",)), tried):
         words = f"the gradient as asked, its loss that of: {diagnosis.words}"
-        return replace(diagnosis, words=words, outputs=("loss",))
+        return replace(diagnosis, words=words, outputs=("loss",), changes={})  # which no declaration says
     for times in chain.from_iterable(scaled(search, Candidate(), ("loss",), by=by) for by in (constant, quotient)):
         if search.distance(times, outputs=("loss",)) <= MATCH:
             words = f"the gradient fits, the loss is off by a factor: times {times.factor.words}"
@@ -323,7 +332,10 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
         return None
     ranked = sorted(((search.distance(one, enough=coarse), one) for one in candidates), key=lambda pair: pair[0])
     (rho, best), *others = ranked
-    others = [(far, one) for far, one in others if not search.same(one, best)]
+    told = (
+        ("gradient",) if "gradient" in search.outputs else ()
+    )  # a loss in half precision tells no two apart by itself
+    others = [(far, one) for far, one in others if not search.same(one, best, told)]
     best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
     if rho >= coarse or (others and others[0][0] < APART * rho) or not _rounded(search, best):
         return None

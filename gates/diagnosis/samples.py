@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from gates.worker.process import Worker
 LEAST = 4  # samples: with fewer, mistakes cannot be told apart
 CALL_S, ALL_S = 5.0, 20.0  # time limits of one call and of all calls, in seconds
 SEED = 20261123
+DRAWS = 6  # of a case
 
 
 def example(gate: Gate, case: Case, seed: int, op: str) -> Inputs | None:
@@ -27,9 +29,20 @@ def example(gate: Gate, case: Case, seed: int, op: str) -> Inputs | None:
 
 def ask(program: Program, worker: Worker, example: Inputs) -> list[Sample]:
     """Return the subject's outputs for the inputs designed from an example, without unanswered calls."""
+    return answers(program, worker, program.inputs(example, np.random.default_rng(SEED)))
+
+
+def draws(gate: Gate, case: Case, seed: int, op: str) -> list[Inputs]:
+    """Return several calls of a case itself, from this seed on: input too rare to be among the designed."""
+    calls = (example(gate, case, seed + index, op) for index in range(DRAWS))
+    return [call for call in calls if call is not None]
+
+
+def answers(program: Program, worker: Worker, calls: Iterable[Inputs]) -> list[Sample]:
+    """Return the subject's outputs for these calls, without unanswered ones."""
     samples: list[Sample] = []
     deadline = time.monotonic() + ALL_S
-    for inputs in program.inputs(example, np.random.default_rng(SEED)):
+    for inputs in calls:
         left = deadline - time.monotonic()
         if left <= 0.0 or not worker.alive:
             break

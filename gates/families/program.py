@@ -96,6 +96,7 @@ class Program:
         variable: the input with respect to which the output `loss` is differentiated; empty: no gradient.
         places: yields named sets of elements of one output, to locate a difference when no candidate matches.
         fitted: yields edits whose constants are solved for from the subject's outputs.
+        rare: yields the edits that only rare input shows, such as a clamp of log-ratios at 20 nats.
         presets: yields the published definitions with their library settings, as edits.
         pairs: whether two edits at once are tried; False where each costs a gradient.
         examples: yields the calls that `gates identify` tries, given a case's call, such as one with every constant; the
@@ -114,6 +115,7 @@ class Program:
     variable: str = ""
     places: Callable[[Inputs, str], Iterable[tuple[str, Array]]] = lambda inputs, output: ()  # noqa: ARG005
     fitted: Callable[[Choices, Sequence[Sample]], Iterable[Edit]] = lambda choices, samples: ()  # noqa: ARG005
+    rare: Callable[[Choices], Iterable[Edit]] = lambda choices: ()  # noqa: ARG005
     presets: Callable[[Choices], Iterable[Edit]] = lambda choices: ()  # noqa: ARG005
     pairs: bool = True
     examples: Callable[[Inputs], Iterable[Inputs]] = lambda inputs: (inputs,)

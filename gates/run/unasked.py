@@ -18,15 +18,18 @@ TELLING = frozenset(  # arguments without which a formula is judged in part; oth
 )  # fmt: skip
 
 
+Key = tuple[str, str, str]  # subject, op, and preset; "" for all presets together
+
+
 @dataclass(slots=True)
 class Asked:
     """Counts, for each op that a subject provides and each preset that it declares, what was judged of it."""
 
-    _judged: set[tuple[str, str, str]] = field(default_factory=set)  # subject, op, preset
-    _left: dict[tuple[str, str, str], Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    _given: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))  # by subject and op
-    _declined: dict[tuple[str, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-    _missed: dict[tuple[str, str], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))  # and the reason
+    _judged: set[Key] = field(default_factory=set)
+    _left: dict[Key, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    _given: dict[Key, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _declined: dict[Key, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _missed: dict[Key, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))  # and the reason
 
     def add(self, verdict: Verdict | VerdictRecord) -> None:
         """Note a verdict; one at level hardening judges no formula."""
@@ -37,14 +40,16 @@ class Asked:
                 self._left[key][verdict.reason] += 1
             else:
                 self._judged.add(key)
-        if not isinstance(verdict, Verdict):
-            return  # a record does not hold what a call gave
+            if isinstance(verdict, Verdict):  # a record does not hold what a call gave
+                self._note_arguments(key, verdict)
+
+    def _note_arguments(self, key: Key, verdict: Verdict) -> None:
         if verdict.status not in NOT_JUDGED:
-            self._given[verdict.subject, op] |= verdict.gave
+            self._given[key] |= verdict.gave
         elif verdict.cause == "lacking":
-            self._declined[verdict.subject, op] |= verdict.gave
+            self._declined[key] |= verdict.gave
         elif verdict.cause == "argument":
-            self._missed[verdict.subject, op] |= dict.fromkeys(verdict.gave, verdict.reason)
+            self._missed[key] |= dict.fromkeys(verdict.gave, verdict.reason)
 
     def sentences(self, subject: str, provides: Mapping[str, Provided]) -> list[str]:
         """Return a sentence for each op that was not judged at all, and each declared preset of one that was."""
@@ -54,28 +59,42 @@ class Asked:
                 continue
             if preset and ((name, op, "") not in self._judged or not _declared(preset, provides[op])):
                 continue
-            texts.append(f"{op}{f'[{preset}]' if preset else ''} of {subject} was not judged: {_quoted(reasons)}")
-        for (name, op), missed in sorted(self._missed.items()):
-            if name == subject and op in provides and (name, op, "") in self._judged:
-                texts += self._untried(name, op, missed, provides[op].arguments or ())
+            texts.append(f"{_named(op, preset)} of {subject} was not judged: {_quoted(reasons)}")
+        for key in sorted(self._missed):
+            name, op, preset = key
+            if name != subject or op not in provides or key not in self._judged:
+                continue
+            if not preset or _declared(preset, provides[op]):
+                texts += self._untried(key, provides[op].arguments or ())
         return texts
 
-    def _untried(self, subject: str, op: str, missed: Mapping[str, str], arguments: tuple[str, ...]) -> list[str]:
+    def _untried(self, key: Key, arguments: tuple[str, ...]) -> list[str]:
         """Return a sentence on arguments that were given only in cases which another argument was missing for.
 
-        Those that the subject itself declined are left out.
+        Those that the subject itself declined are left out, and of a preset those that no preset was given.
         """
-        tried = self._given[subject, op] | self._declined[subject, op]
-        never = [name for name in arguments if name in missed and name in TELLING and name not in tried]
+        subject, op, preset = key
+        missed, never = self._missed[key], self._never(key, arguments)
+        if preset:
+            of_all = self._never((subject, op, ""), arguments)
+            never = [name for name in never if name not in of_all]
         if not never:
             return []
         listed = " and ".join(f"`{name}`" for name in never)
-        return [f"{op} of {subject} was never given {listed}: {missed[never[0]]}"]
+        return [f"{_named(op, preset)} of {subject} was never given {listed}: {missed[never[0]]}"]
+
+    def _never(self, key: Key, arguments: tuple[str, ...]) -> list[str]:
+        tried = self._given[key] | self._declined[key]
+        return [name for name in arguments if name in self._missed[key] and name in TELLING and name not in tried]
 
 
 def provided(subjects: Iterable[SubjectRecord]) -> dict[str, dict[str, Provided]]:
     """Return the ops of recorded handshakes, by subject; a record does not hold what they declare."""
     return {record.subject: {op: Provided(op) for op in record.provides} for record in subjects}
+
+
+def _named(op: str, preset: str) -> str:
+    return f"{op}[{preset}]" if preset else op
 
 
 def _declared(preset: str, provided: Provided) -> bool:

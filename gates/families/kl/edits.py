@@ -91,17 +91,27 @@ def _choices(asked: Choices) -> Iterator[Edit]:
         yield from others("kl_ratio", RATIOS, asked)
     yield from others("reduction", REDUCTIONS, asked)
     if asked["clamp"] is None:
-        yield Edit("each estimate clamped to ±10", {"clamp": 10.0}, convention=True)
-        yield from (Edit(f"each estimate clamped to ±{c:g}", {"clamp": c}) for c in CLAMPS)
-        yield from (
-            Edit(f"d clamped to ±{c:g} before the estimate", {"clamp": c, "clamped": "log-ratio"}) for c in CLAMPS[:2]
-        )
+        yield from _clamps(CLAMPS[:2])
         yield Edit("each estimate at least 0", {"clamp": 0.0, "clamped": "below"})
     else:
         yield Edit("the clamp ignored", {"clamp": None}, convention=True)
         sizes = (c for c in (10.0, *CLAMPS) if c != asked["clamp"])
         yield from (Edit(f"clamp ±{c:g}", {"clamp": c}, asked=f"±{asked['clamp']:g}") for c in sizes)
         yield from mistakes("clamped", CLAMPED)
+
+
+def clamps(asked: Choices) -> Iterator[Edit]:
+    """Yield the clamps against overflow that libraries have; ordinary input lies within most of those of d."""
+    if asked["clamp"] is None:
+        yield from _clamps((*CLAMPS, 10.0))
+
+
+def _clamps(of_differences: tuple[float, ...]) -> Iterator[Edit]:
+    yield Edit("each estimate clamped to ±10", {"clamp": 10.0}, convention=True)
+    yield from (Edit(f"each estimate clamped to ±{c:g}", {"clamp": c}, convention=True, alone=True) for c in CLAMPS)
+    for c in of_differences:
+        before = {"clamp": c, "clamped": "log-ratio"}
+        yield Edit(f"d clamped to ±{c:g} before the estimate", before, convention=True, alone=True)
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:

@@ -14,6 +14,7 @@ import numpy as np
 from gates.arithmetic.forms import accurate
 from gates.arithmetic.functions import Value, absolute, clip, exp, expm1, log, maximum, plain, where
 from gates.arithmetic.number import Floats
+from gates.families.counts import Counted
 from gates.families.kl import edits
 from gates.families.kl import inputs as generators
 from gates.families.limits import limits
@@ -34,6 +35,7 @@ def asked(inputs: Inputs) -> Choices:
         "clamped": "both",
         "kl_ratio": inputs.get("kl_ratio", "none") if off_policy else "none",
         "reduction": inputs["reduction"],
+        "count_eps": 0.0,
         "sign": 1.0,
         "off_policy": off_policy,
     }
@@ -157,7 +159,7 @@ REDUCTIONS: Mapping[str, Callable[[Rows, Value], Value]] = {
     "last": lambda rows, kl: where(rows.counts & ~misread(rows.counts, "without last"), kl, 0.0).sum(1),
     "none": lambda rows, kl: rows.grid.back(kl),
     "sum": lambda rows, kl: kl.sum(1),  # noqa: ARG005
-    "mean": lambda rows, kl: kl.sum(1) / tokens(rows.counts)[:, 0],
+    "mean": lambda rows, kl: kl.sum(1) / (tokens(rows.counts)[:, 0] + rows.chosen["count_eps"]),
     "width": lambda rows, kl: kl.sum(1) / float(rows.counts.shape[1]),
     "longest": lambda rows, kl: kl.sum(1) / max(float(rows.counts.sum(axis=1).max()), 1.0),
     "given mask": lambda rows, kl: kl.sum(1) / tokens(rows.grid.counts)[:, 0],
@@ -181,6 +183,8 @@ TOKEN = Program(
     outputs=("kl",),
     places=generators.places_of_tokens,
     presets=edits.token_presets,
+    fitted=Counted(compute, edits.of_tokens, "", {"the count of tokens": ("count_eps",)}).fitted,
+    rare=edits.clamps,
     examples=generators.examples,
     declares=edits.DECLARED,
 )

@@ -10,6 +10,7 @@ from gates.families.program import Choices, Edit
 
 WIDTHS = (0.1, 0.2, 0.28, 0.3)
 DELTAS = (2.0, 3.0, 4.0, 5.0, 10.0)  # usual second bounds of a dual clip
+LOWER = (0.2,)  # usual lower widths of a mask
 CAPS = (0.2, 0.28, 1.0, 2.0, 3.0, 4.0, 5.0)  # usual constants of a cap
 
 
@@ -113,6 +114,7 @@ def _caps(asked: Choices) -> Iterator[Edit]:
     other = {"relative": "absolute", "absolute": "relative"}[asked["cap"]]
     bounds = {"relative": "1 + ε_high", "absolute": "ε_high"}
     yield Edit(f"the cap {bounds[other]}", {"cap": other}, convention=True, asked=bounds[asked["cap"]])
+    yield from _masks(asked)
     yield Edit("no cap on the ratio", {"cap": "none"})
     yield Edit("a capped ratio that has a gradient", {"pick": "alive"})
     yield Edit("min(r, c)·A without log π", {"pick": "without log-prob"})
@@ -133,6 +135,26 @@ def _caps(asked: Choices) -> Iterator[Edit]:
         {"pick": "PPO"},
     )
     yield from numbers("ε_high", "high", CAPS, asked)
+
+
+def _masks(asked: Choices) -> Iterator[Edit]:
+    """Yield the token masks of MiniMax-M1's unified formulation (arXiv 2506.13585, eqs. 6 and 7), as Trinity-RFT has one.
+
+    Where A > 0 a token is left out above the upper bound, where A < 0 below the lower one; the others keep their weight.
+    """
+    widths = (asked["low"],) if asked["low"] is not None else (None, *dict.fromkeys((_width(asked), *LOWER)))
+    for low in widths:
+        below = "" if low is None else f", and those where A < 0 and r < {1.0 - low:g}"
+        words = f"tokens where A > 0 and the ratio is above the cap left out{below} (the mask M of MiniMax-M1)"
+        yield Edit(words, {"pick": "masked", "mask_low": low}, convention=True)
+        free = f"{words}, the others with their ratio, not capped: the gradient of PPO's clip"
+        yield Edit(free, {"pick": "masked, not capped", "mask_low": low}, convention=True)
+
+
+def _width(asked: Choices) -> float:
+    """Return the width of a mask that is as wide on both sides of 1."""
+    high: float = asked["high"] - (1.0 if asked["cap"] == "absolute" else 0.0)
+    return high if 0.0 < high < 1.0 else LOWER[0]
 
 
 def _gates(asked: Choices) -> Iterator[Edit]:

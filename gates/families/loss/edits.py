@@ -7,6 +7,7 @@ from typing import Any
 
 from gates.families.edits import conventions_first, declarations, mistakes, numbers, others
 from gates.families.loss import bound_edits
+from gates.families.loss.terms import SLOPES
 from gates.families.program import Choices, Edit
 from gates.families.rows import MASKS
 from gates_reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
@@ -90,6 +91,17 @@ PENALTIES = {
     "at least 0": "the KL estimate at least 0: max(0, ·)",
     "previous token": "reference log-probs of the KL of the token before",
 }
+
+
+def _sloped(name: str) -> str:
+    """Return what an estimate with another gradient than its own computes."""
+    value, slope = SLOPES[name]
+    value = {"absolute": "|d|"}.get(value, value)
+    if "log π" in slope:
+        return f"{value} as a constant, times {slope}"
+    return f"{value} with the gradient of {slope}"
+
+
 ESTIMATORS = {
     "k1": ("k1", True),
     "k2": ("k2", True),
@@ -100,8 +112,7 @@ ESTIMATORS = {
     "k3 without d": ("exp(d) − 1, k3 without its −d", False),
     "k3 of −d in exp": ("exp(−d) − d − 1, k3 with d inverted in the exponential only", False),
     "absolute": ("|d|", True),
-    "k3 with k2's gradient": ("k3 with the gradient of k2", True),
-    "k1 with k2's gradient": ("k1 with the gradient of k2", True),
+    **{name: (_sloped(name), True) for name in SLOPES},
     "full ratio": ("exp(−d)·(−d)", False),
 }
 BOUNDS = {
@@ -148,6 +159,8 @@ KL_RATIOS = {
     "none": ("not weighed by a ratio", True),
     "token": ("times the token's ratio", True),
     "sequence": ("times the row's ratio", True),
+    "token, no slope": ("times the token's ratio as a constant", True),
+    "token, of a constant": ("times the token's ratio, whose gradient alone it has", True),
 }
 KL_AGGREGATIONS = ("row-mean", "row-sum", "token-mean")  # which a subject may declare
 HELD = frozenset(
@@ -164,6 +177,8 @@ HELD = frozenset(
     )
 )  # levels of a ratio under a cap or a gate
 OF_LOGARITHMS = frozenset(("probability", "weighed logarithm"))  # in the place of log π, without a ratio
+LIBRARY_S = 10.0  # verl's clamp of the KL
+NATS = (20.0, 10.0, 5.0, 3.0, 2.0, 1.0)  # usual sizes of a clamp
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
         **declarations("aggregation", AXES["aggregation"]),
@@ -173,9 +188,9 @@ DECLARED = {  # as a subject declares what it computes, if it means it
     "level": declarations("ratio_level", AXES["ratio_level"]),
     "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": 'bound=("log-clip",)'},
     "estimator": declarations("kl_estimator", ("k1", "k2", "k3")),
-    "kl_ratio": declarations("kl_ratio", KL_RATIOS),
+    "kl_ratio": declarations("kl_ratio", ("none", "token", "sequence")),
     "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),
-    "kl_clamp": declarations("kl_clamp", (10.0,)),
+    "kl_clamp": declarations("kl_clamp", (LIBRARY_S,)),
 }
 BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
 
@@ -205,10 +220,33 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
     yield from _penalties_of_libraries(asked)
 
 
+def clamps(asked: Choices) -> Iterator[Edit]:
+    """Yield the clamps against overflow that libraries have: of log-ratios, of the KL's difference and of its estimates."""
+    if asked["log_ratio"] == "given" and asked["level"] != "none":
+        yield from _clamps_of_ratios("tokens", "the log-ratio")
+        if asked["level"] in {"seq_mean", "seq_sum"}:
+            yield from _clamps_of_ratios("rows", "the row's log-ratio")
+    if asked["beta"]:
+        for nats in NATS:
+            words = f"the KL's difference of log-probs clamped to ±{nats:g}"
+            yield Edit(words, {"d_clamp": nats}, convention=True)
+        for size in NATS:
+            if size != asked["kl_clamp"]:
+                yield Edit(f"KL clamped to ±{size:g}", {"kl_clamp": size}, convention=True)
+
+
+def _clamps_of_ratios(of: str, words: str) -> Iterator[Edit]:
+    for nats in NATS:
+        both, above = {"clamp of": of, "clamp": (-nats, nats)}, {"clamp of": of, "clamp": (None, nats)}
+        yield Edit(f"{words} clamped to ±{nats:g} before exp", both, convention=True)
+        yield Edit(f"{words} clamped to at most {nats:g} before exp", above, convention=True)
+
+
 def _penalties_of_libraries(asked: Choices) -> Iterator[Edit]:
     if asked["beta"]:
         yield from others("estimator", ESTIMATORS, asked, "KL by {}")
-        yield from others("kl_ratio", KL_RATIOS, asked, "KL {}")
+        off_policy = asked["kl_ratio"] == "token"  # whose missing slope is a mistake
+        yield from others("kl_ratio", KL_RATIOS, asked, "KL {}", without=("token, no slope",) if off_policy else ())
 
 
 def _mistakes(asked: Choices) -> Iterator[Edit]:
@@ -299,7 +337,7 @@ def _penalties(asked: Choices) -> Iterator[Edit]:
         yield Edit("the KL's clamp bounds from above only", {"kl clamped": "above"})
         yield Edit("the KL's clamp on d, not on the estimate", {"kl clamped": "log-ratio"})
     else:
-        yield Edit("KL clamped to ±10", {"kl_clamp": 10.0}, convention=True)
+        yield Edit("KL clamped to ±10", {"kl_clamp": LIBRARY_S}, convention=True)
     if asked["kl_ratio"] == "token":
         yield Edit("the KL's ratio without gradient", {"kl_ratio": "token, no slope"})
 

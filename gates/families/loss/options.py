@@ -292,6 +292,9 @@ def designed(example: Inputs, rng: np.random.Generator) -> Iterator[Inputs]:
         step = inputs.batch(_policy_call(example), rng, rows, width, group, empty=False)
         mask, old = np.asarray(step["mask"], bool).copy(), step["old"]
         entropy = rng.gamma(0.8, 0.9, mask.shape)
+        for row in np.flatnonzero(np.asarray(step["advantages"])[2:] < 0.0)[:1] + 2:  # weighed, unlike the first two
+            old[row, 1] = step["policy"][row, 1] + inputs.BELOW
+            entropy[row, 1] += 9.0
         while _decided_by_rounding(int(mask.sum()), 1.0 - float(example["entropy_share"])):
             mask[np.argmax(mask.sum(axis=1)), mask.sum(axis=1).max() - 1] = False
         equal = len(set(example["parts"])) == 1

@@ -7,17 +7,18 @@ choices. Source: docs/definitions.md, "Policy losses".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from gates.arithmetic.functions import Value, where
+from gates.families.counts import Counted
 from gates.families.loss import edits, inputs
 from gates.families.loss.step import Step
 from gates.families.loss.terms import penalty, surrogate
-from gates.families.program import Choices, Data, Inputs, Program
+from gates.families.program import Choices, Data, Edit, Inputs, Program, Sample
 from gates_reference.algorithms import Algorithm, composed
 
 CONSTANTS = (  # a call may lack them
@@ -54,11 +55,14 @@ def asked(call: Inputs) -> Choices:
         "mask": "given",
         "row_mask": "given",
         "log_ratio": "given" if call.get("old") is not None else "on-policy",
+        "clamp of": "nothing",
+        "clamp": (None, None),
         "level": row.ratio_level,
         "bound": "none" if bound == "clip" and not clipped else bound,
         "pick": "min",
         "low": call.get("epsilon_low"),
         "high": call.get("epsilon_high"),
+        "mask_low": call.get("epsilon_low"),
         "delta": call.get("delta"),
         "cap": call.get("cispo_bound"),
         "tau": (call.get("sapo_temperature_positive"), call.get("sapo_temperature_negative")),
@@ -73,8 +77,11 @@ def asked(call: Inputs) -> Choices:
         "kl_ratio": call.get("kl_ratio") if beta else None,
         "kl_clamp": call.get("kl_clamp") if beta else None,
         "kl clamped": "both",
+        "d_clamp": None,
         "kl_mean": call.get("kl_aggregation") or "same",
         "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
+        "count_eps": 0.0,
+        "level_eps": 0.0,
         "numerator": "tokens",
         "rows": "as averaged",
         "sign": 1.0,
@@ -82,9 +89,26 @@ def asked(call: Inputs) -> Choices:
     }
 
 
-OF_KL = frozenset(("estimator", "kl_ratio", "kl_clamp", "kl clamped", "kl_mean"))  # choices that only the KL reads
+OF_KL = frozenset(
+    ("estimator", "kl_ratio", "kl_clamp", "kl clamped", "d_clamp", "kl_mean")
+)  # choices that only the KL reads
 OF_SURROGATE = frozenset(  # choices that only the policy term reads
-    ("level", "bound", "pick", "low", "high", "delta", "cap", "tau", "k", "lambda", "log_ratio", "numerator", "sign")
+    (
+        "level",
+        "bound",
+        "pick",
+        "low",
+        "high",
+        "mask_low",
+        "delta",
+        "cap",
+        "tau",
+        "k",
+        "lambda",
+        "log_ratio",
+        "numerator",
+        "sign",
+    )
 )
 REWARDED = "in the advantages"  # the KL as a part of the policy term
 
@@ -114,6 +138,17 @@ def _policy_term(step: Step) -> Value:
     return step.mean(term) * chosen["sign"]
 
 
+def fitted(chosen: Choices, samples: Sequence[Sample]) -> Iterator[Edit]:
+    """Yield the edits that add a constant to the counts of tokens, by which losses and the log-ratios of rows are averaged."""
+    names: dict[str, tuple[str, ...]] = {"the count of tokens": ("count_eps",)}
+    if chosen["level"] in {"seq_mean", "seq_mean_token"}:
+        names |= {
+            "every count of tokens, the ratio's too": ("count_eps", "level_eps"),
+            "the count of tokens in the row's ratio": ("level_eps",),
+        }
+    yield from Counted(compute, edits.edits, "policy", names).fitted(chosen, samples)
+
+
 PROGRAM = Program(
     op="policy_loss",
     asked=asked,
@@ -123,6 +158,8 @@ PROGRAM = Program(
     outputs=("loss", "gradient"),
     variable="policy",
     places=inputs.places,
+    fitted=fitted,
+    rare=edits.clamps,
     presets=edits.presets,
     examples=inputs.examples,
     declares=edits.DECLARED,

@@ -39,7 +39,7 @@ class Step:
         counts: (B, T) bool, true on tokens by the chosen mask.
         averaged: (B, T) bool, the tokens that a mean counts.
         lp: log-probs of the policy, the variable of the gradient.
-        tokens: number of tokens of each row, (B, 1), at least 1.
+        tokens: number of tokens of each row, (B, 1), at least 1, by which log-ratios are averaged.
     """
 
     def __init__(self, data: Data, chosen: Choices, variable: Value) -> None:
@@ -55,7 +55,7 @@ class Step:
         self.counts = misread(self.grid.counts, chosen["mask"])
         self.lp = self.grid.wide(variable)
         self.dtype = variable.dtype if isinstance(variable, Number) else "float64"
-        self.tokens = tokens(self.counts)
+        self.tokens = tokens(self.counts) + chosen["level_eps"]
         self.averaged = self.counts if whole is None else whole
         if chosen["weights"] == "mask too":
             self.averaged = self.counts & (np.asarray(plain(self.lifted("weights"))) > 0.0)
@@ -104,7 +104,17 @@ class Step:
         return self.lp - self.logprobs("old")
 
     def log_ratio(self) -> Value:
-        """Return D of each slot, (B, T)."""
+        """Return D of each slot, (B, T), clamped where the choice is a clamp of tokens."""
+        return self.clamped(self._log_ratio(), "tokens")
+
+    def clamped(self, log_ratio: Value, of: str) -> Value:
+        """Return log-ratios of tokens or of rows within the chosen clamp, if it is one of them."""
+        if self.chosen["clamp of"] != of:
+            return log_ratio
+        low, high = self.chosen["clamp"]
+        return clip(log_ratio, low, high)
+
+    def _log_ratio(self) -> Value:
         choice = self.chosen["log_ratio"]
         if choice == "given":
             return self.drift
@@ -178,7 +188,7 @@ class Step:
     def row_weights(self, kind: str | None = None, *, of_kl: bool = False) -> Value:
         """Return the weight of a token in each row, (B, 1), with the rounding of up to two quotients."""
         counts = self.counts if of_kl and self.chosen["weights"] == "mask too" else self.averaged
-        weights = row_weights(counts, kind or self.chosen["mean"], self.data.inputs)
+        weights = row_weights(counts, kind or self.chosen["mean"], self.data.inputs, self.chosen["count_eps"])
         factor, of_both = ROW_FACTORS[self.chosen["rows"]]
         weights = weights if of_kl and not of_both else weights * self.tokens**factor
         return Number(weights, self.dtype, 2.0 * UNIT[self.dtype] * weights) if self.data.bounded else weights
@@ -248,7 +258,7 @@ def _so_far(step: Step, log_ratio: Value) -> Value:
 
 
 def _row(step: Step, log_ratio: Value, divisor: Any) -> Value:
-    return exp(step.summed(log_ratio) / divisor)
+    return exp(step.clamped(step.summed(log_ratio) / divisor, "rows"))
 
 
 RATIOS: Mapping[str, Callable[[Step, Value], Value]] = {  # the table's choices, and mistakes
@@ -282,6 +292,7 @@ class Sizes:
         sums: number of tokens of each row, (B,).
         columns: number of tokens of each column, (1, T), at least 1.
         inputs: the call, which may hold L_max and the tokens of the step.
+        eps: a constant that is added to counts of tokens.
     """
 
     rows: int
@@ -290,11 +301,12 @@ class Sizes:
     sums: Array
     columns: Array
     inputs: Mapping[str, Any]
+    eps: float = 0.0
 
     @property
     def every(self) -> float:
         """The number of tokens of the step, at least 1."""
-        return max(float(self.sums.sum()), 1.0)
+        return max(float(self.sums.sum()), 1.0) + self.eps
 
     @property
     def limit(self) -> float:
@@ -310,7 +322,9 @@ WEIGHTS: Mapping[str, Callable[[Sizes], Any]] = {  # of a token, for each aggreg
     "tokens times rows": lambda x: 1.0 / (x.every * x.rows),
     "constant": lambda x: 1.0 / (x.rows * x.limit),
     "constant, summed over rows": lambda x: 1.0 / x.limit,
-    "tokens of the step": lambda x: 1.0 / float(x.inputs.get("tokens_in_step") or x.every),
+    "tokens of the step": lambda x: (
+        1.0 / (float(x.inputs["tokens_in_step"]) + x.eps if x.inputs.get("tokens_in_step") else x.every)
+    ),
     "width": lambda x: 1.0 / (x.rows * x.width),
     "longest row": lambda x: 1.0 / (x.rows * max(float(x.sums.max()), 1.0)),
     "row-sum": lambda x: 1.0 / x.rows,
@@ -324,13 +338,13 @@ WEIGHTS: Mapping[str, Callable[[Sizes], Any]] = {  # of a token, for each aggreg
 }
 
 
-def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
-    """Return the weight of a token in each row, (B, 1)."""
+def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any], eps: float = 0.0) -> Array:
+    """Return the weight of a token in each row, (B, 1), with a constant added to counts of tokens."""
     rows = len(counts)
     size = int(inputs.get("group_size") or rows)
     blocks = {"token-mean of prompts": [size] * (rows // size), "micro-batch": inputs.get("micro_batches")}.get(kind)
     if blocks:
-        return _of_blocks(counts, blocks)
+        return _of_blocks(counts, blocks, eps)
     if kind in {"sum of micro-batches", "micro-batches by rows"}:
         parts = inputs["micro_batches"]
         shares = np.repeat(np.asarray(parts) / rows, parts)[:, None] if kind == "micro-batches by rows" else 1.0
@@ -339,11 +353,12 @@ def row_weights(counts: Array, kind: str, inputs: Mapping[str, Any]) -> Array:
         return _of_blocks(counts, [size] * (rows // size)) * (rows // size) / (1 if kind == "sum of prompts" else rows)
     sums = counts.sum(axis=1).astype(np.float64)
     columns = np.maximum(counts.sum(axis=0, keepdims=True), 1.0)
-    weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], np.maximum(sums, 1.0)[:, None], sums, columns, inputs))
+    of_rows = np.maximum(sums, 1.0)[:, None] + eps
+    weight = WEIGHTS[kind](Sizes(rows, counts.shape[1], of_rows, sums, columns, inputs, eps))
     return np.asarray(weight * np.ones((rows, 1)))
 
 
-def _of_blocks(counts: Array, blocks: list[int]) -> Array:
+def _of_blocks(counts: Array, blocks: list[int], eps: float = 0.0) -> Array:
     ends = np.cumsum(blocks)
-    counted = [max(float(counts[end - size : end].sum()), 1.0) for end, size in zip(ends, blocks, strict=True)]
+    counted = [max(float(counts[end - size : end].sum()), 1.0) + eps for end, size in zip(ends, blocks, strict=True)]
     return np.repeat(1.0 / np.asarray(counted), blocks)[:, None] / len(blocks)

@@ -104,6 +104,8 @@ def _capped(step: Step, a: Value, log_ratio: Value) -> Value:
         held = maximum(r, bound)
     if step.chosen["pick"] in {"A > 0 only", "A < 0 only"}:
         held = where((plain(a) > 0.0) == (step.chosen["pick"] == "A > 0 only"), held, r)
+    if step.chosen["pick"] in {"masked", "masked, not capped"} and bound is not None:
+        held = _in_trust_region(step, a, r, r if step.chosen["pick"] == "masked, not capped" else held, bound)
     if step.chosen["pick"] == "1 beyond" and bound is not None:
         held = where(r <= bound, r, 1.0)
     if step.chosen["pick"] == "PPO" and bound is not None:
@@ -120,6 +122,12 @@ def _times_logarithm(step: Step, weight: Value, a: Value, ratio: Value) -> Value
         return a * step.lp
     score = exp(step.lp) if pick == "probability" else ratio if pick == "times the ratio" else step.lp
     return detached(weight) * a * score
+
+
+def _in_trust_region(step: Step, a: Value, r: Value, held: Value, bound: Value) -> Value:
+    """Return a weight, 0 where A > 0 and the ratio is above its bound, or A < 0 and it is below: MiniMax-M1's mask M."""
+    above, low = where(r > bound, 0.0, held), step.constant("mask_low")
+    return where(plain(a) > 0.0, above, held if low is None else where(r < 1.0 - low, 0.0, held))
 
 
 def _tapered(step: Step, a: Value, log_ratio: Value) -> Value:
@@ -201,7 +209,8 @@ def kl_term(step: Step) -> Value:
     chosen, estimate = step.chosen, _estimate(step)
     if chosen["kl_ratio"] != "none":
         r = step.unweighed_ratio("seq_mean" if chosen["kl_ratio"] == "sequence" else "token", step.drift)
-        estimate = (detached(r) if chosen["kl_ratio"] == "token, no slope" else r) * estimate
+        weight, of_constant = KL_RATIOS.get(chosen["kl_ratio"], ("alive", False))
+        estimate = (detached(r) if weight == "constant" else r) * (detached(estimate) if of_constant else estimate)
     if chosen["kl"] == "times advantages":
         estimate = estimate * step.advantages()
     if chosen["kl"] == "weighed by the policy":
@@ -209,15 +218,24 @@ def kl_term(step: Step) -> Value:
     return weighted(step, estimate) if chosen["weights"] == "on the KL too" else estimate
 
 
+KL_RATIOS = {  # whether the ratio of a KL has a gradient, and whether the estimate is a constant
+    "token, no slope": ("constant", False),
+    "token, of a constant": ("alive", True),
+}
+
+
 def _estimate(step: Step) -> Value:
     kind, limit, clamped = (step.chosen[name] for name in ("kl", "kl_clamp", "kl clamped"))
+    value, slope = SLOPES.get(step.chosen["estimator"], (step.chosen["estimator"], ""))
     d = _log_ratio(step, kind)
     if clamped == "log-ratio" and limit is not None:
-        return ESTIMATES[step.chosen["estimator"]](clip(d, -float(limit), float(limit)))
-    estimate = ESTIMATES[step.chosen["estimator"]](d)
+        return ESTIMATES[value](clip(d, -float(limit), float(limit)))
+    estimate = ESTIMATES[value](d)
     if kind == "at least 0":
         estimate = maximum(estimate, 0.0)
-    return estimate if limit is None else clip(estimate, None if clamped == "above" else -float(limit), float(limit))
+    if limit is not None:
+        estimate = clip(estimate, None if clamped == "above" else -float(limit), float(limit))
+    return estimate if not slope else _sloped(estimate, slope, d, step.lp)
 
 
 FACTORS = {"half of d": 0.5, "twice d": 2.0}
@@ -236,7 +254,18 @@ def _log_ratio(step: Step, kind: str) -> Value:
     if kind == "without reference":
         return -lp
     d = lp - reference if kind == "inverted" else reference - lp
-    return d * FACTORS[kind] if kind in FACTORS else d
+    d = d * FACTORS[kind] if kind in FACTORS else d
+    nats: float | None = step.chosen["d_clamp"]
+    return d if nats is None else clip(d, -nats, nats)
+
+
+def _sloped(estimate: Value, slope: str, d: Value, lp: Value) -> Value:
+    """Return an estimate with the gradient of another one, or as a constant that weighs log π or its gradient."""
+    if slope == "log π":
+        return detached(estimate) * lp
+    if slope == "the gradient of log π":
+        return detached(estimate) * (lp - detached(lp) + 1.0)
+    return detached(estimate - ESTIMATES[slope](d)) + ESTIMATES[slope](d)
 
 
 ESTIMATES: Mapping[str, Callable[[Value], Value]] = {
@@ -248,8 +277,18 @@ ESTIMATES: Mapping[str, Callable[[Value], Value]] = {
     "k3 with +d": lambda d: exp(d) + d - 1.0,
     "k3 without d": lambda d: exp(d) - 1.0,
     "k3 of −d in exp": lambda d: exp(-d) - d - 1.0,
-    "k3 with k2's gradient": lambda d: detached(exp(d) - d - 1.0 - d * d * 0.5) + d * d * 0.5,
-    "k1 with k2's gradient": lambda d: detached(-d - d * d * 0.5) + d * d * 0.5,
     "absolute": absolute,
     "full ratio": lambda d: exp(-d) * -d,
+}
+SLOPES: Mapping[
+    str, tuple[str, str]
+] = {  # estimates whose gradient is not that of their value, and where it comes from
+    **{
+        f"{value} with {slope}'s gradient": (value, slope)
+        for slope in ("k2", "k3", "k1")
+        for value in ("k3", "k1", "k2", "absolute")
+        if value != slope and (value != "absolute" or slope == "k2")
+    },
+    **{f"{value} weighing log π": (value, "log π") for value in ("k1", "k2", "k3")},
+    **{f"{value} weighing its gradient": (value, "the gradient of log π") for value in ("k2", "k3")},
 }

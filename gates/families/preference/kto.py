@@ -26,6 +26,7 @@ def asked(call: Inputs) -> Choices:
     return {
         "mask": "given",
         "row": "sum",
+        "count_eps": 0.0,
         "reference": "given",
         "quantity": "log-probs",
         "beta": call["beta"],
@@ -53,7 +54,7 @@ def _rows(sides: Sides) -> tuple[Value, Array, Value]:
     good = np.asarray(data["desirable"], bool) ^ (chosen["labels"] == "swapped")
     sign = {"all desirable": 1.0, "all undesirable": -1.0}.get(chosen["labels"], np.where(good, 1.0, -1.0))
     up, down = (rounded_constant(data, x) for x in chosen["weights"])
-    anchor = _anchor(data, chosen["anchor"], sides.rows)
+    anchor = _anchor(data, chosen["anchor"], sides.rows, good)
     if chosen["anchor"] == "both sides":
         anchor = anchor * sign
     if chosen["anchor"] in {"desirable only", "undesirable only"}:
@@ -62,8 +63,12 @@ def _rows(sides: Sides) -> tuple[Value, Array, Value]:
     return z * sign, good, where(good, up * np.ones(good.shape), down * np.ones(good.shape))
 
 
-def _anchor(data: Data, choice: str, log_ratio: Value) -> Value:
-    """Return z0."""
+def _anchor(data: Data, choice: str, log_ratio: Value, good: Array) -> Value:
+    """Return z0, one number or (B,) of rows."""
+    if choice.startswith("other label"):
+        others = [maximum(0.0, _mean_of(rows, log_ratio)) for rows in (~good, good)]
+        by_row = where(good, *(mean * np.ones(good.shape) for mean in others))
+        return by_row if choice == "other label, alive" else detached(by_row)
     if choice.startswith("own"):
         own = log_ratio.mean()
         own = own if choice == "own, alive" else detached(own)
@@ -98,11 +103,15 @@ def _losses(chosen: Choices, z: Value, weight: Value) -> Value:
 
 def _mean(choice: str, loss: Value, weight: Value, good: Array) -> Value:
     if choice in {"by label", "half by label"}:
-        parts = [where(rows, loss, 0.0).sum() / max(float(rows.sum()), 1.0) for rows in (good, ~good)]
+        parts = [_mean_of(rows, loss) for rows in (good, ~good)]
         return (parts[0] + parts[1]) * (1.0 if choice == "by label" else 0.5)
     counts = {"desirable": float(good.sum()), "undesirable": float((~good).sum()), "pairs": 0.5 * len(good)}
     divisor = {"sum": 1.0, **{name: max(n, 1.0) for name, n in counts.items()}}.get(choice, float(len(good)))
     return loss.sum() / (weight.sum() if choice == "weights" else divisor)
+
+
+def _mean_of(rows: Array, values: Value) -> Value:
+    return where(rows, values, 0.0).sum() / max(float(rows.sum()), 1.0)
 
 
 OTHER_LOSSES: Mapping[str, Callable[[Value], Value]] = {  # in the place of 1 − σ(z)

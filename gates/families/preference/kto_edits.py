@@ -57,6 +57,11 @@ def edits_of_kto(asked: Choices) -> Iterator[Edit]:
     own = "z0 from the rows' own log-ratios, not from mismatched ones"
     yield Edit(own, {"anchor": "own"}, convention=True)
     yield Edit('no z0 (as in TRL loss_type="apo_zero_unpaired")', {"anchor": "none"}, convention=True)
+    paired = "z0 of each label from the other label's own log-ratios (paired KTO"
+    yield Edit(f"{paired})", {"anchor": "other label"}, convention=True)
+    yield Edit(
+        f'{paired}, TRL loss_type="kto_pair": z0 has a gradient)', {"anchor": "other label, alive"}, convention=True
+    )
     yield from mistakes("anchor", ANCHORS, without=("own", "none"))
     yield from mistakes("loss", KTO_LOSSES)
     yield from mistakes("labels", LABELS)
@@ -92,7 +97,9 @@ def _constants_of_kto(asked: Choices) -> Iterator[Edit]:
 
 
 def presets_of_kto(asked: Choices) -> Iterator[Edit]:
-    """Yield KTO's loss with and without its reference point."""
+    """Yield KTO's loss with its reference point, with that of the rows themselves, and without one."""
     del asked
     yield Edit('kto (TRL KTOTrainer loss_type="kto")', {"anchor": "clamped"}, convention=True)
     yield Edit("kto without a reference point z0", {"anchor": "none"}, convention=True)
+    yield Edit("kto with z0 from the rows' own log-ratios", {"anchor": "own"}, convention=True)
+    yield Edit("paired kto: z0 of each label from the other label's rows", {"anchor": "other label"}, convention=True)

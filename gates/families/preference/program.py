@@ -7,7 +7,7 @@ Source: docs/definitions.md, "Preference losses", as TRL's DPOTrainer, CPOTraine
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from gates.arithmetic import bounded
 from gates.arithmetic.forms import accurate, merged
 from gates.arithmetic.functions import Value, absolute, exp, log, logsigmoid, maximum, sigmoid, where
 from gates.arithmetic.number import Floats, Number, gradient, number, widest
+from gates.families.counts import Counted
 from gates.families.preference import designed, edits
 from gates.families.preference.sides import Sides, either, likelihood, rounded_constant
-from gates.families.program import Choices, Data, Inputs, Program
+from gates.families.program import Choices, Data, Edit, Inputs, Program, Sample
 from gates.families.rows import tokens
 
 LOSSES: Mapping[str, dict[str, Any]] = {  # the choices of each loss that differ from those of `asked`
@@ -57,6 +58,8 @@ def asked(call: Inputs) -> Choices:
         "penalised": "chosen",
         "margin": call.get("margin"),
         "nll": "none",
+        "count_eps": 0.0,
+        "nll_eps": 0.0,
         "alpha": 1.0 if call.get("nll") is None else call["nll"],
         "pairs": "mean",
         "sign": 1.0,
@@ -292,6 +295,18 @@ FORMS: Mapping[str, Callable[[Sides, Value, Value], Value]] = {
 }
 
 
+def fitted(chosen: Choices, samples: Sequence[Sample]) -> Iterator[Edit]:
+    """Yield the edits that add a constant to the counts of tokens, by which rows and likelihoods are averaged."""
+    names: dict[str, tuple[str, ...]] = {"the count of tokens": ("count_eps",)}
+    if chosen["nll"] != "none":
+        names = {
+            "every count of tokens": ("count_eps", "nll_eps"),
+            "the count of tokens of a row": ("count_eps",),
+            "the count of tokens of the likelihood": ("nll_eps",),
+        }
+    yield from Counted(compute, edits.edits, "policy", names).fitted(chosen, samples)
+
+
 PAIRS = Program(
     op="preference_loss",
     asked=asked,
@@ -301,6 +316,7 @@ PAIRS = Program(
     outputs=("loss", "gradient"),
     variable="policy",
     places=designed.places,
+    fitted=fitted,
     presets=edits.presets,
     examples=designed.examples,
 )

@@ -79,7 +79,8 @@ class Sides:
     @property
     def divisor(self) -> Array:
         """The divisor of a row's sum, (2P, 1)."""
-        return DIVISORS[self.chosen["row"]](tokens(self.counts), self.counts)
+        eps: float = self.chosen["count_eps"]
+        return DIVISORS[self.chosen["row"]](tokens(self.counts), self.counts) + eps
 
     def shortfalls(self) -> Value:
         """Return Σ max(0, reference − policy) of each row, (2P,)."""
@@ -161,11 +162,12 @@ def likelihood(sides: Sides, choice: str) -> Value:
     of_side = rows // halves if sides.chosen["sides"] == "halves" else rows % 2
     picked = counts if side is None else counts & (of_side == side)[:, None]
     if choice in {"row means", "attended row means"}:
-        return -(total(sides.lp, picked) / tokens(picked)).sum() / float(halves)
+        return -(total(sides.lp, picked) / (tokens(picked) + sides.chosen["nll_eps"])).sum() / float(halves)
     sums = -where(picked, sides.lp, 0.0).sum()
     if choice == "sum":
         return sums
-    return averaged(sums, float(halves) if choice == "row sums" else max(float(picked.sum()), 1.0))
+    every = max(float(picked.sum()), 1.0) + sides.chosen["nll_eps"]
+    return averaged(sums, float(halves) if choice == "row sums" else every)
 
 
 def averaged(sums: Value, n: float) -> Value:

@@ -13,6 +13,7 @@ import numpy as np
 
 from gates.arithmetic.functions import Value, absolute, clip, exp, expm1, maximum, minimum, plain, sqrt, where
 from gates.arithmetic.number import Floats
+from gates.families.counts import Counted
 from gates.families.limits import limits
 from gates.families.program import Choices, Data, Inputs, Program
 from gates.families.ratio import edits
@@ -111,7 +112,7 @@ def _so_far(pair: Pair) -> Value:
 
 LEVELS: Mapping[str, Callable[[Pair], Value]] = {  # the logarithm of the ratio at each level
     "token": lambda pair: pair.moved(),
-    "seq_mean": lambda pair: pair.summed() / tokens(pair.counts),
+    "seq_mean": lambda pair: pair.summed() / (tokens(pair.counts) + pair.chosen.get("count_eps", 0.0)),
     "seq_sum": lambda pair: pair.summed(),
     "width": lambda pair: pair.summed() / _width(pair),
     "longest": lambda pair: pair.summed() / max(float(pair.counts.sum(axis=1).max()), 1.0),
@@ -144,6 +145,7 @@ def asked_ratio(inputs: Inputs) -> Choices:
         "padding": "0",
         "shape": "given",
         "clip": None,
+        "count_eps": 0.0,
         "padded": _padded(inputs, "policy"),
     }
 
@@ -317,6 +319,7 @@ RATIO = Program(
     inputs=generators.designed_ratio,
     outputs=("ratio",),
     places=generators.places_ratio,
+    fitted=Counted(compute_ratio, edits.of_ratio, "", {"the count of tokens": ("count_eps",)}).fitted,
     presets=edits.ratio_presets,
 )
 WEIGHTS = Program(

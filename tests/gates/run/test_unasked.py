@@ -62,6 +62,28 @@ def test_an_argument_that_another_one_kept_out_is_said() -> None:
     assert sentences(CORRECT, left, declined, provides=provides) == []
 
 
+def test_an_argument_that_one_preset_was_not_given_is_said() -> None:
+    """While another preset was; of an undeclared preset, or where no case gives it, nothing is said."""
+    provides = {"loss": Provided("loss", {"algorithm": ("grpo", "cispo")}, arguments=("policy", "beta", "delta"))}
+    reason = "loss has no argument `cispo_bound`"
+    given, of_cispo = replace(CORRECT, gave=frozenset(("beta", "delta"))), replace(CORRECT, op="loss[cispo, row mean]")
+    left = replace(of_cispo, status="unsupported", cause="argument", reason=reason, gave=frozenset(("beta",)))
+    said = [f"loss[cispo] of mine was never given `beta`: {reason}"]
+    assert sentences(given, of_cispo, left, provides=provides) == said
+    assert sentences(given, of_cispo, left, replace(left, cause="lacking"), provides=provides) == []
+    assert sentences(given, of_cispo, left, replace(given, op="loss[cispo]"), provides=provides) == []
+    assert sentences(given, replace(of_cispo, op="loss[gspo]"), replace(left, op="loss[gspo]"), provides=provides) == []
+
+
+def test_what_no_preset_was_given_is_said_once() -> None:
+    provides = {"loss": Provided("loss", {"algorithm": ("grpo", "cispo")}, arguments=("policy", "beta"))}
+    reason = "loss has no argument `kl_estimator`"
+    left = replace(CORRECT, status="unsupported", cause="argument", reason=reason, gave=frozenset(("beta",)))
+    of_cispo = [replace(verdict, op="loss[cispo]") for verdict in (CORRECT, left)]
+    said = [f"loss of mine was never given `beta`: {reason}"]
+    assert sentences(CORRECT, left, *of_cispo, provides=provides) == said
+
+
 @pytest.mark.parametrize("select", ["kl.k1.matches-definition", "*matches-definition"])
 def test_a_run_says_so_and_exits_with_3(tmp_path: Path, select: str) -> None:
     """Also where another op held."""
