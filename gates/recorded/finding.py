@@ -35,6 +35,7 @@ class Finding:
         computes: the formula that was identified.
         strength: how many known mistakes the step would reveal.
         numbers: for JSON.
+        declare: what to write if another choice is meant: "write `aggregation` 'constant' if it is meant".
     """
 
     quantity: str
@@ -43,6 +44,7 @@ class Finding:
     computes: str = ""
     strength: str = ""
     numbers: dict[str, Any] = field(default_factory=dict)
+    declare: str = ""
 
 
 @dataclass(slots=True)

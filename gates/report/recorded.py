@@ -38,6 +38,7 @@ def record(name: str, path: str, findings: Sequence[Finding], code: ExitCode) ->
             "grade": finding.status,
             "reason": finding.reason,
             "computes": finding.computes,
+            "declare": finding.declare,
             "strength": finding.strength,
             "numbers": _plain(finding.numbers),
         }
@@ -97,7 +98,8 @@ def _row(finding: Finding, width: int) -> list[Text]:
 
 
 def _computes(finding: Finding) -> str:
-    return finding.computes if finding.computes.startswith("cannot tell") else f"computes: {finding.computes}"
+    words = finding.computes if finding.computes.startswith("cannot tell") else f"computes: {finding.computes}"
+    return f"{words}; {finding.declare}" if finding.declare else words
 
 
 def _left(unsupported: Sequence[Finding], width: int) -> list[Text]:

@@ -123,11 +123,11 @@ HELD = frozenset(
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
         **declarations("aggregation", AXES["aggregation"]),
-        "token-mean of prompts": 'dapo_denominator=("group",)',
-        "tokens of the step": 'dapo_denominator=("trl",)',
+        "token-mean of prompts": ("dapo_denominator", "group"),
+        "tokens of the step": ("dapo_denominator", "trl"),
     },
     "level": declarations("ratio_level", AXES["ratio_level"]),
-    "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": 'bound=("log-clip",)'},
+    "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": ("bound", "log-clip")},
     "estimator": declarations("kl_estimator", ("k1", "k2", "k3")),
     "kl_ratio": declarations("kl_ratio", KL_RATIOS),
     "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),
