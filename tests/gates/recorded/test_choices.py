@@ -143,3 +143,10 @@ def test_the_screen_the_record_and_the_exit_code(tmp_path: Path, options: tuple[
     finding = next(item for item in record["quantities"] if item["quantity"] == "policy_loss[grpo]")
     assert (finding["grade"], finding["declare"]) == ("differs", "write `kl_estimator` 'k1' if it is meant")
     assert record["exit_code"] == code
+
+
+def test_a_single_number_is_not_a_pair_of_choices(tmp_path: Path) -> None:
+    """Thousands of pairs would give any loss without a gradient."""
+    for loss in (0.0123, 0.0456, 0.0789, 0.123):
+        finding = of_loss(write(tmp_path / "step.safetensors", {"loss": np.float32(loss)}, without=("gradient",)))
+        assert (finding.status, " · " in finding.computes) == ("wrong", False), finding
