@@ -8,19 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from gates.arithmetic.number import FACTOR, UNIT, Number
-from gates.model import Array
+from gates.model import COSTLY, Array
 
 Status = Literal["correct", "imprecise", "fragile", "differs", "wrong", "cannot tell", "unsupported", "finding"]
-ORDER: tuple[Status, ...] = (
-    "wrong",
-    "differs",
-    "fragile",
-    "imprecise",
-    "cannot tell",
-    "correct",
-    "finding",
-    "unsupported",
-)
+ORDER: tuple[str, ...] = (*COSTLY, "cannot tell", "correct", "finding", "unsupported")
 DECISIVE = 1_000  # tokens: with more, a loss alone does not reveal a shifted mask
 
 

@@ -15,35 +15,18 @@ from markupsafe import Markup
 from gates.model import FAILURES, NOT_JUDGED
 from gates.report import calibration_plot, changes, diagnosis, smallest
 from gates.report.baseline import Changes
-from gates.report.failures import ORDER
-from gates.report.grades import ORDER as GRADES
 from gates.report.grades import OpGrade
 from gates.report.not_judged import condensed
-from gates.report.page_data import STATUSES, Page, gather
+from gates.report.page_data import Page, gather
 from gates.report.plain import MOST_IDLE
 from gates.report.sensitivity_plot import plot
 from gates.report.smallest import Entry
+from gates.report.statuses import BEST_FIRST, BY_GRADE, SHOWN_WORST_FIRST, SYMBOLS
 from gates.report.subjects import TITLES, columns, standings, versions
 from gates.results.escape import visible
 
 FOLDER = Path(__file__).parent / "page"
 MOST_REASONS = 300  # the matrix has the rest
-SYMBOLS = {
-    "correct": "✓",
-    "imprecise": "≈",
-    "fragile": "△",
-    "raises": "⚡",
-    "differs": "≠",
-    "hardening": "▫",
-    "wrong": "✗",
-    "timeout": "⏱",
-    "departs": "≢",
-    "error": "!",
-    "skipped": "–",
-    "unsupported": "·",
-    "not asked": "·",
-    "waived": "⚑",
-}
 
 
 def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
@@ -74,7 +57,7 @@ def render_html(paths: Iterable[Path], changed: Changes | None = None) -> str:
         script=Markup(script),  # noqa: S704  our own file
         script_hash=_hash(script),
         data=Markup(page.as_json()),  # noqa: S704  `as_json` writes <, > and & as escapes
-        counts=[(status, count) for status in STATUSES if (count := page.counted()[status])],
+        counts=[(status, count) for status in BEST_FIRST if (count := page.counted()[status])],
         symbols=SYMBOLS,
         most=MOST_REASONS,
         smallest=[entry for entry in page.smallest if smallest.shrunk(entry.record)],
@@ -109,7 +92,7 @@ def _contents(page: Page, shown: Mapping[str, object]) -> list[tuple[str, str]]:
 def _failing(page: Page) -> list[tuple[OpGrade, str]]:
     """Return the grades that are not correct, worst first, each with what the op computes instead."""
     grades = [grade for grade in page.grades.grades() if grade.status != "correct"]
-    grades.sort(key=lambda grade: GRADES.index(grade.status))
+    grades.sort(key=lambda grade: BY_GRADE.index(grade.status))
     return [(grade, diagnosis.words(page.diagnoses.get((grade.subject, grade.op)))) for grade in grades]
 
 
@@ -135,7 +118,7 @@ def _reasons(page: Page) -> list[Reason]:
         if smallest.shrunk(entry.record)
     }
     reasons = []
-    for subject, gate, status in sorted(page.worst, key=lambda key: (ORDER.index(key[2]), key)):
+    for subject, gate, status in sorted(page.worst, key=lambda key: (SHOWN_WORST_FIRST.index(key[2]), key)):
         _, case, seed, run, reason = page.worst[subject, gate, status]
         counts = page.counts[gate, subject]
         judged = sum(count for name, count in counts.items() if name not in NOT_JUDGED)

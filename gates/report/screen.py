@@ -12,9 +12,10 @@ from rich.text import Text
 
 from gates.model import DEFAULT, FAILURES, GRADES, STRICT, Grade, failing
 from gates.report import diagnosis, not_judged, smallest
-from gates.report.grades import EVERY, ORDER, AnyVerdict, Grades, OpGrade, counted_mutants, totals
+from gates.report.grades import EVERY, AnyVerdict, Grades, OpGrade, counted_mutants, totals
 from gates.report.labels import DEPARTS, NOTHING
 from gates.report.plainly import plainly, rare
+from gates.report.statuses import BY_GRADE, SHOWN_WORST_FIRST
 from gates.report.wrap import sentence, wrapped
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
@@ -34,6 +35,7 @@ STYLES = {
     "waived": "yellow",
     "not judged": "dim",
 }
+GOOD = frozenset(("correct", "hardening"))
 MARGIN = "  "
 STATUS = 11  # columns of the word for a status
 NAME = 26  # columns that the name of an op takes at most; a longer one has its own line
@@ -109,7 +111,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
         return [*head, *rows, *beside, *last] if fits else [*head, *beside, *rows, *last]
-    good = sorted(name for name, grades in judged.items() if _badness(grades) <= 1)
+    good = sorted(name for name, grades in judged.items() if {grade.status for grade in grades} <= GOOD)
     bad = sorted((name for name in judged if name not in good), key=lambda name: (_badness(judged[name]), name))
     room = max(2, 2 * ROWS // max(1, len(bad)))
     body = []
@@ -125,20 +127,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
 
 def _badness(grades: Sequence[OpGrade]) -> int:
     """Return a number by which subjects are ordered, the one with the worst grade last."""
-    order = (
-        "correct",
-        "hardening",
-        "waived",
-        "imprecise",
-        "fragile",
-        "raises",
-        DEPARTS,
-        "error",
-        "timeout",
-        "differs",
-        "wrong",
-    )
-    return max((order.index(grade.status) for grade in grades), default=0)
+    return max((-SHOWN_WORST_FIRST.index(grade.status) for grade in grades), default=-len(SHOWN_WORST_FIRST))
 
 
 def named(run: Ended, subject: str) -> str:
@@ -353,7 +342,7 @@ def end(run: Ended, width: int, *, time: bool = True) -> list[Text]:
 def _explained(run: Ended) -> list[str]:
     """Return where to read more of the first failure."""
     failed = [grade for grade in run.grades.grades() if grade.status in FAILURES and grade.op != EVERY]
-    failed.sort(key=lambda grade: ORDER.index(grade.status))
+    failed.sort(key=lambda grade: BY_GRADE.index(grade.status))
     return (
         [f"gates explain {failed[0].verdict.gate} says what was asked, and where its limits come from"]
         if failed

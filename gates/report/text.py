@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from gates.config.format_names import CheckFormat
-from gates.model import DEFAULT, FAILURES, NOT_JUDGED, Grade, Verdict
+from gates.model import COSTLY, DEFAULT, FAILURES, NOT_JUDGED, Grade, Verdict
 from gates.report import screen
 from gates.report.grades import UNKNOWN, Catalogue, Grades
 from gates.report.plain import holes, table, verdict_line
@@ -83,10 +83,7 @@ class Screen:
             self.dead.add(verdict.subject)
 
     def _so_far(self) -> str:
-        counts = [
-            f"{self.counts[status]} {status}"
-            for status in ("wrong", "raises", "fragile", "imprecise", "timeout", "error")
-        ]
+        counts = [f"{self.counts[status]} {status}" for status in (*COSTLY, "timeout", "error")]
         return ", ".join(words for words in counts if not words.startswith("0 ")) or "none wrong"
 
     def all_judged(self) -> None:
