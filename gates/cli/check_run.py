@@ -93,7 +93,14 @@ def conduct(arguments: Arguments) -> int:
         repeat = shlex.join(["gates", *run.header.command])
         typer.echo(f"seed {run.options.seed} was drawn; the same again: {repeat}", err=True)
     mutants = (run.resumed.earlier.header if run.resumed else run.header).mutants
-    screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on, mutants=mutants)
+    screen = Screen(
+        len(run.cases),
+        run.form,
+        verbose=arguments.verbose,
+        fail_on=run.header.fail_on,
+        mutants=mutants,
+        waivers=run.request.waivers,
+    )
     if run.resumed:
         screen.verdicts.extend(run.resumed.verdicts)
     else:

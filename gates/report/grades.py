@@ -14,7 +14,8 @@ from gates.report.labels import DEPARTS, note, shown
 from gates.report.statuses import BY_GRADE
 from gates.results.jsonl import Results
 from gates.results.records import DiagnosisRecord, VerdictRecord
-from gates.run.differing import differing
+from gates.run.settle import settled, settled_run
+from gates.run.waivers import Waivers
 
 AnyVerdict = Verdict | VerdictRecord
 Catalogue = Mapping[str, Collection[str]]  # of each gate the mutants that it catches, as a run's header records them
@@ -102,11 +103,15 @@ class Grades:
 
     @classmethod
     def of(
-        cls, verdicts: Iterable[AnyVerdict], mutants: Catalogue = UNKNOWN, diagnoses: Iterable[DiagnosisRecord] = ()
+        cls,
+        verdicts: Iterable[AnyVerdict],
+        mutants: Catalogue = UNKNOWN,
+        diagnoses: Iterable[DiagnosisRecord] = (),
+        waivers: Waivers | None = None,
     ) -> Grades:
-        """Return the grades of the verdicts of one run."""
-        grades = cls(differing=differing(diagnoses))
-        for verdict in verdicts:
+        """Return the grades of the verdicts of one run; `waivers` may waive an op that makes another choice."""
+        grades = cls()
+        for verdict in settled(verdicts, diagnoses, waivers):
             grades.add(verdict, mutants)
         return grades
 
@@ -114,8 +119,7 @@ class Grades:
     def of_runs(cls, runs: Iterable[Results]) -> Grades:
         """Return the grades of the unmutated subjects of recorded runs."""
         grades = cls()
-        for run in runs:
-            grades.differing |= differing(run.diagnoses)
+        for run in map(settled_run, runs):
             for verdict in run.judged:
                 grades.add(verdict, run.header.mutants)
         return grades

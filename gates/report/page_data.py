@@ -28,6 +28,7 @@ from gates.results.records import (
     SensitivityRecord,
     VerdictRecord,
 )
+from gates.run.differing import differing
 
 Claim = tuple[str, str, float, str, bool, str]  # evidence without what was observed, and where
 QUOTED = json.JSONEncoder(ensure_ascii=False).encode
@@ -98,6 +99,7 @@ class Page:
                 self.sensitivities.append(record)
             case DiagnosisRecord():
                 self.diagnoses[record.subject, record.op] = record
+                self.grades.differing |= differing([record])
             case _:
                 run.add(record)
 

@@ -70,7 +70,7 @@ def of(run: Results) -> Ended:
     """Return what the screen shows of a recorded run."""
     judged = run.judged
     return Ended(
-        Grades.of(judged, run.header.mutants, run.diagnoses),
+        Grades.of_runs([run]),
         run.path,
         {record.subject: record.versions for record in run.subjects},
         by_op(run.counterexamples, judged),
