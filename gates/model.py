@@ -93,6 +93,16 @@ DEFAULT: Grade = "raises"  # the mildest grade that fails a run without `--fail-
 STRICT: Grade = "hardening"  # under `--strict`
 FAILURES: frozenset[Status] = frozenset((*GRADES[1:], "timeout"))  # the subject is at fault
 NOT_JUDGED: frozenset[Status] = frozenset({"skipped", "unsupported", "not asked"})
+COSTLY: tuple[Grade, ...] = tuple(reversed(GRADES[GRADES.index("imprecise") :]))  # grades to fix, from wrong on
+WORST_FIRST: tuple[Status, ...] = (
+    "error",
+    "timeout",
+    *COSTLY,
+    "waived",
+    "correct",
+    "hardening",
+    *(status for status in STATUSES if status in NOT_JUDGED),
+)
 AXES = ("ratio_level", "bound", "aggregation")  # choices of a preset that a subject may declare differently: `Op.axes`
 DEFINITIONS = "2.1"  # the version of docs/definitions.md, which every results file records
 
@@ -107,20 +117,7 @@ def worst(statuses: Collection[Status]) -> Status:
 
     A failure at level hardening costs no grade: it counts only where nothing else was judged.
     """
-    order: tuple[Status, ...] = (
-        "error",
-        "timeout",
-        "wrong",
-        "differs",
-        "raises",
-        "fragile",
-        "imprecise",
-        "waived",
-        "correct",
-        "hardening",
-        *sorted(NOT_JUDGED),
-    )
-    return min(statuses, key=order.index)
+    return min(statuses, key=WORST_FIRST.index)
 
 
 class SubjectFaultError(Exception):

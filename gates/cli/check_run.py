@@ -114,7 +114,14 @@ def _conduct(run: Run) -> int:
         typer.echo(f"seed {run.options.seed} was drawn; the same again: {repeat}", err=True)
     mutants = (run.resumed.earlier.header if run.resumed else run.header).mutants
     _say_who(run)
-    screen = Screen(len(run.cases), run.form, verbose=arguments.verbose, fail_on=run.header.fail_on, mutants=mutants)
+    screen = Screen(
+        len(run.cases),
+        run.form,
+        verbose=arguments.verbose,
+        fail_on=run.header.fail_on,
+        mutants=mutants,
+        waivers=run.request.waivers,
+    )
     if run.resumed:
         screen.verdicts.extend(run.resumed.verdicts)
     else:

@@ -229,10 +229,9 @@ def _settings(planned: PlannedCase) -> int:
 
 def declaration(program: Program, diagnosis: Diagnosis) -> str:
     """Return what a subject has to declare to be asked what it computes; empty if no declaration says it."""
-    if diagnosis.kind != "convention" or not diagnosis.changes.keys() <= program.declares.keys():
+    if diagnosis.kind != "convention":
         return ""
-    words = [program.declares[name].get(choice, "") for name, choice in diagnosis.changes.items()]
-    return ", ".join(words) if all(words) else ""
+    return ", ".join(f"{name}=({value!r},)" for name, value in program.declared(diagnosis.changes).items())
 
 
 def record(program: Program, case: _DiagnosedCase, *, seconds: float) -> DiagnosisRecord:

@@ -151,11 +151,11 @@ def _stages(search: Search, *, pairs: bool, coarse: bool) -> Iterator[tuple[Sequ
     if search.program.pairs:  # two choices of libraries, before one with a factor
         room = search.room()
         choices = (pair for pair in search.pairs() if all(edit.convention for edit in pair.edits))
-        yield [pair for pair in choices if search.near(pair, room)], _matched
+        yield search.nearest(choices, room), _matched
     yield [times for candidate in (base, *singles) for times in scaled(search, candidate)], _matched
     if pairs and search.program.pairs:
         room = search.room()
-        yield [pair for pair in search.pairs() if search.near(pair, room)], _matched
+        yield search.nearest(search.pairs(), room), _matched
     yield [times for candidate in (base, *singles) for times in scaled(search, candidate, by=quotient)], _matched
     if coarse:
         yield [base, *singles], _coarse

@@ -22,6 +22,7 @@ from gates.families.program import Choices, Data, Edit, Program, Sample
 from gates.model import Array
 
 MATCH, APART = 3.0, 30.0
+MOST = 256  # candidates near by plain values whose limits are computed: 2 s
 NEAR = 1e3  # limits of the asked definition: a candidate whose float64 values are farther off is not evaluated in full
 ALIKE = 1e-2  # relative distance of quotients of plain values that may be one factor
 SURE = 1e-3  # relative distance of plain values at which a candidate cannot match
@@ -199,28 +200,47 @@ class Search:
         return self._table
 
     def near(self, candidate: Candidate, room: Sequence[dict[str, Array]]) -> bool:
-        """Whether a candidate's plain values are near enough to the outputs to make its limits worth computing.
+        """Whether a candidate's plain values are near enough to the outputs to make its limits worth computing."""
+        return self.apart(candidate, room) <= 1.0
 
-        Two edits may not go together, such as another bound with a choice of the first one's; then they are not.
+    def nearest(self, candidates: Iterable[Candidate], room: Sequence[dict[str, Array]]) -> list[Candidate]:
+        """Return the candidates that are near, the nearest ones if there are many, in their order.
+
+        Of a single call with one number thousands of pairs are near by chance; the right one is among the nearest.
         """
+        near = [(apart, candidate) for candidate in candidates if (apart := self.apart(candidate, room)) <= 1.0]
+        if len(near) > MOST:
+            largest = sorted(apart for apart, _ in near)[MOST - 1]
+            near = [(apart, candidate) for apart, candidate in near if apart <= largest]
+        return [candidate for _, candidate in near]
+
+    def apart(self, candidate: Candidate, room: Sequence[dict[str, Array]]) -> float:
+        """Return the largest distance of a candidate's plain values from the outputs, in the room; inf beyond it.
+
+        Two edits may not go together, such as another bound with a choice of the first one's; then it is inf.
+        """
+        largest = 0.0
         for index, sample in enumerate(self.samples):
             try:
                 values_ = self.quick(candidate, index)
             except KeyError:  # a choice that a table of the other edit does not have
-                return False
+                return math.inf
             for output, value in values_.items():
                 got, allowed = sample.got.get(output), room[index][output]
                 if got is None:
                     continue
                 if got.shape != value.shape:
-                    return False
+                    return math.inf
                 if allowed.shape != value.shape:
                     allowed = allowed.max(initial=0.0)
                 apart = difference(got, value)
                 wide = np.maximum(allowed, 1e-4 * np.where(np.isfinite(value), np.abs(value), 0.0))
-                if not np.all((apart <= wide) | (np.isnan(value) & np.isnan(got))):
-                    return False
-        return True
+                alike = (apart == 0.0) | (np.isnan(value) & np.isnan(got))
+                if not np.all((apart <= wide) | alike):
+                    return math.inf
+                with np.errstate(all="ignore"):
+                    largest = max(largest, float(np.where(alike | np.isinf(wide), 0.0, apart / wide).max(initial=0.0)))
+        return largest
 
     def singles(self) -> Iterator[Candidate]:
         """Yield each single edit, conventions first."""

@@ -46,6 +46,6 @@ def numbers(
                 yield Edit(f"{symbol} {x:g}", {choice: x}, convention, f"{value:g}", alone=True)
 
 
-def declarations(convention: str, values: Iterable[Any]) -> dict[Any, str]:
-    """Return how a subject declares each value of a convention: `ddof=(0,)`."""
-    return {value: f"{convention}=({value!r},)" for value in values}
+def declarations(convention: str, values: Iterable[Any]) -> dict[Any, tuple[str, Any]]:
+    """Return the convention and the value by which each choice is declared."""
+    return {value: (convention, value) for value in values}

@@ -102,7 +102,7 @@ class Program:
         examples: yields the calls that `gates identify` tries, given a case's call, such as one with every constant; the
             first that the subject answers is used.
         reads: returns the compared outputs, given a call and the subject's outputs, where these are compared in another form.
-        declares: of each choice that a subject may declare, the declaration of each value (`aggregation=("row-mean",)`).
+        declares: of each choice that a subject may declare, the convention and the value that declare each value of it.
     """
 
     op: str
@@ -120,7 +120,12 @@ class Program:
     pairs: bool = True
     examples: Callable[[Inputs], Iterable[Inputs]] = lambda inputs: (inputs,)
     reads: Callable[[Inputs, Mapping[str, Any]], Mapping[str, Any]] = lambda inputs, outputs: outputs  # noqa: ARG005
-    declares: Mapping[str, Mapping[Any, str]] = field(default_factory=dict, hash=False)
+    declares: Mapping[str, Mapping[Any, tuple[str, Any]]] = field(default_factory=dict, hash=False)
+
+    def declared(self, changes: Choices) -> dict[str, Any]:
+        """Return the conventions that declare these choices, with their values; empty if no declaration says one."""
+        pairs = [self.declares.get(name, {}).get(choice) for name, choice in changes.items()]
+        return {} if None in pairs else dict(pair for pair in pairs if pair is not None)
 
 
 @dataclass(frozen=True, slots=True)

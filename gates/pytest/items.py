@@ -15,6 +15,7 @@ import typer
 from gates.cli import project, seeds, setup, time_limits
 from gates.errors import FaultError
 from gates.model import DEFAULT, FAILURES, NOT_JUDGED, STRICT, ConfigurationError, Grade, Verdict, failing
+from gates.pytest.choices import Choices
 from gates.registry import load
 from gates.report.labels import shown
 from gates.results.escape import one_line
@@ -91,6 +92,7 @@ class Judge:
             most_timeouts=TIMEOUTS,
         )
         self.workers = SubjectWorkers(options)
+        self.choices = Choices(options)
         self.drawn = seed if isinstance(seed, seeds.Drawn) else None
         config.option.gates_seed = str(int(seed))  # one for all processes of xdist
         if config.args_source is not pytest.Config.ArgsSource.ARGS:
@@ -160,16 +162,18 @@ class GateItem(pytest.Item):
     def runtest(self) -> None:
         """Judge the case; a waived failure is an expected failure, and a case that was not judged is skipped.
 
+        A case whose definition does not hold is diagnosed: another choice is `differs`, and named.
         A failure milder than `fail_on` passes with a warning. A case that `[tool.gates] require` names fails if it was not
         judged.
         """
         try:
-            judged = self._judge.workers.judge(self._planned)
+            judged = self._judge.workers.judge(self._planned).verdict
+            judged = self._judge.choices.settled(self._planned, judged)
         except ConfigurationError as error:
             pytest.exit(f"--gates: {error}", pytest.ExitCode.USAGE_ERROR)
         except FaultError as error:
             pytest.exit(f"--gates: {error}", pytest.ExitCode.INTERNAL_ERROR)
-        verdict = self._judge.waivers.apply(judged.verdict)
+        verdict = self._judge.waivers.apply(judged)
         self.user_properties += properties(verdict)
         if any(requirement.unmet_by(verdict) for requirement in self._judge.requirements):
             raise NotHeldError(one_line(f"required, but {verdict.status}: {verdict.where}: {verdict.reason}"))

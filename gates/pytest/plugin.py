@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--gates-fail-on",
         choices=("wrong", "differs", "raises", "fragile", "imprecise"),
-        help="The mildest grade that fails; a milder one passes with a warning. Default: that of [tool.gates], else wrong.",
+        help="The mildest grade that fails; a milder one passes with a warning. Default: that of [tool.gates], else raises.",
     )
     group.addoption("--gates-strict", action="store_true", help="The same as --gates-fail-on=imprecise.")
     group.addoption(

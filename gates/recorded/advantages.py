@@ -11,8 +11,8 @@ import numpy as np
 
 from gates.families.advantages import program
 from gates.model import Array, ConfigurationError
-from gates.recorded import tokenwise
-from gates.recorded.finding import Compared, Finding
+from gates.recorded import choices, tokenwise
+from gates.recorded.finding import Compared, Finding, Status
 from gates.recorded.loss import by_row
 from gates.recorded.settings import ADVANTAGES
 from gates.recorded.step import Step
@@ -201,14 +201,17 @@ def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Fi
     rare = _by_rule(groups, convention) | np.isnan(groups.rewards)
     if not (off & ~rare).any():
         return Finding(QUANTITY, "fragile", f"{_rare(groups, off)}: {compared.location}", numbers=compared.numbers)
-    fitting = [name for _, name, _ in _fitting(groups, skip=convention)]
-    return Finding(
-        QUANTITY,
-        "wrong",
-        compared.summary,
-        _computes(fitting, f" (asked: {_words(convention)})"),
-        numbers=compared.numbers,
-    )
+    fitting = list(_fitting(groups, skip=convention))
+    computes = _computes([name for _, name, _ in fitting], f" (asked: {_words(convention)})")
+    meant = choices.written(_changes(fitting[0][0], convention)) if len(fitting) == 1 else ""
+    status: Status = "differs" if fitting else "wrong"
+    return Finding(QUANTITY, status, compared.summary, computes, numbers=compared.numbers, declare=meant)
+
+
+def _changes(convention: Convention, asked: Convention) -> dict[str, Any]:
+    """Return the settings to write, and as None those to leave out, for another convention than the one asked."""
+    names = (*ADVANTAGES, "statistics")
+    return {name: convention.get(name) for name in names if convention.get(name) != asked.get(name)}
 
 
 def _remainder(step: Step, groups: _Groups, convention: Convention) -> str:

@@ -13,6 +13,7 @@ from gates_reference.oracle.advantages import BASELINES, EPS_MODES, SCALES
 from gates_reference.oracle.aggregation import DAPO_DENOMINATORS
 from gates_reference.oracle.definitions.kl import ESTIMATORS
 from gates_reference.oracle.loss_terms import CISPO_BOUNDS, KL_RATIOS
+from gates_reference.oracle.losses import KL_AGGREGATIONS
 from gates_reference.oracle.ratio import CORRECTIONS
 
 VERSION = "1"
@@ -81,6 +82,7 @@ SETTINGS: Mapping[str, Setting] = {
     "kl_estimator": Setting("word", "of that KL", tuple(ESTIMATORS)),
     "kl_ratio": Setting("word", "what multiplies that KL", tuple(KL_RATIOS)),
     "kl_clamp": Setting("number", "largest |KL estimate| of a token"),
+    "kl_aggregation": Setting("word", "how that KL is averaged; absent: as the rest of the loss", KL_AGGREGATIONS),
     **{axis: Setting("word", "another choice than the algorithm's", tuple(words)) for axis, words in AXES.items()},
     "max_length": Setting("integer", f"L_max of {_choosing('aggregation', 'constant')}"),
     "micro_batches": Setting(

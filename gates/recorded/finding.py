@@ -8,19 +8,10 @@ from typing import Any, Literal
 import numpy as np
 
 from gates.arithmetic.number import FACTOR, UNIT, Number
-from gates.model import Array
+from gates.model import COSTLY, Array
 
 Status = Literal["correct", "imprecise", "fragile", "differs", "wrong", "cannot tell", "unsupported", "finding"]
-ORDER: tuple[Status, ...] = (
-    "wrong",
-    "differs",
-    "fragile",
-    "imprecise",
-    "cannot tell",
-    "correct",
-    "finding",
-    "unsupported",
-)
+ORDER: tuple[str, ...] = (*COSTLY, "cannot tell", "correct", "finding", "unsupported")
 DECISIVE = 1_000  # tokens: with more, a loss alone does not reveal a shifted mask
 
 
@@ -35,6 +26,7 @@ class Finding:
         computes: the formula that was identified.
         strength: how many known mistakes the step would reveal.
         numbers: for JSON.
+        declare: what to write if another choice is meant: "write `aggregation` 'constant' if it is meant".
     """
 
     quantity: str
@@ -43,6 +35,7 @@ class Finding:
     computes: str = ""
     strength: str = ""
     numbers: dict[str, Any] = field(default_factory=dict)
+    declare: str = ""
 
 
 @dataclass(slots=True)

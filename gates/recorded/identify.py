@@ -18,6 +18,7 @@ FIRST = 2048  # slots of the piece that rejects most candidates before the whole
 FREE = 1e9  # ε of a clip without effect
 WIDTHS = ((0.2, 0.2), (0.2, 0.28), (0.2, 0.3), (0.1, 0.1), (3e-4, 4e-4), (0.4, 0.4), (FREE, FREE))
 BETAS = (0.04, 0.001, 0.01, 0.05, 0.1)
+FIXED = ("delta", "kl_clamp", "kl_aggregation")  # read as they are written
 FREE_CONSTANTS = ("epsilon_low", "epsilon_high")  # whose values are tried
 NAMED = frozenset(("mistake", "convention", "scaled", "constant", "lower precision"))
 HOW = "write the setting `algorithm` and its constants to have it judged"
@@ -86,7 +87,7 @@ def _with_constants(
 ) -> Iterator[Settings]:
     """Yield the settings of an algorithm with each set of constants; recorded constants are fixed."""
     known = step.file.settings
-    fixed = {key: value for key, value in known.items() if key in ("delta", "kl_clamp") or key.startswith("correction")}
+    fixed = {key: value for key, value in known.items() if key in FIXED or key.startswith("correction")}
     for low, high in widths:
         epsilons = {"epsilon_low": known.get("epsilon_low", low), "epsilon_high": known.get("epsilon_high", high)}
         for beta in betas if ALGORITHMS[name].kl_in_loss else [0.0]:

@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gates.families.ratio import program
+from gates.diagnosis.diagnose import Diagnosis
+from gates.families.programs import programs
 from gates.model import IN_FLOAT32
-from gates.recorded import advantages, drift, identify, loss, metrics, naming, unexplained
+from gates.recorded import advantages, choices, drift, identify, loss, metrics, naming, unexplained, weights
 from gates.recorded.file import StepFile, open_step
-from gates.recorded.finding import DECISIVE, Compared, Finding, Status
+from gates.recorded.finding import DECISIVE, Finding
 from gates.recorded.settings import Settings
 from gates.recorded.step import Step
-
-WEIGHTS = "importance_weights"
 
 
 def judged(path: Path, show: Callable[[str], None] = lambda _: None) -> tuple[StepFile, list[Finding]]:
@@ -35,7 +35,7 @@ def judged(path: Path, show: Callable[[str], None] = lambda _: None) -> tuple[St
         show("advantages")
         findings = [advantages.judge(step)]
         show("off-policy weights")
-        findings.append(_weights(step))
+        findings.append(weights.judge(step))
         show("loss and gradient")
         findings.append(_loss(step))
         show("metrics")
@@ -72,23 +72,46 @@ def _failed(step: Step, settings: Settings, name: str, errors: loss.LossErrors, 
         return Finding(name, "cannot tell", f"{remainder}; {reason}", numbers=numbers)
     if errors.poisoned and _only_masked(errors):
         return Finding(name, "fragile", f"what is not finite in masked slots reaches it: {reason}", numbers=numbers)
-    finite = math.isfinite(errors.loss.worst)  # else it is like every candidate, and like none
-    diagnosis = naming.named(step, settings, _row(errors)) if finite else None
-    status: Status = "wrong"
-    computes = "" if diagnosis is None else diagnosis.words or "nothing that is known"
-    if diagnosis is not None:
-        if diagnosis.kind == "constant":
-            return Finding(name, "cannot tell", f"{reason}; {unexplained.HOW}", diagnosis.words, numbers=numbers)
-        if diagnosis.kind in {"lower precision", "as asked"}:
-            status = "imprecise"
-        if diagnosis.kind == "as asked":
-            off = IN_FLOAT32 if IN_FLOAT32 in diagnosis.words else f"{diagnosis.rho:.2g} limits off"
-            computes = f"what is asked, {off}"
-        if diagnosis.kind == "as asked" and errors.rows is not None and not errors.rows.holds:
-            status, computes = "wrong", "what is asked, but for its row losses"
-        if diagnosis.kind == "nothing known" and diagnosis.where:
-            computes += f"; {diagnosis.where}"
-    return Finding(name, status, reason, computes, numbers=numbers)
+    wrong = Finding(name, "wrong", reason, numbers=numbers)
+    if not math.isfinite(errors.loss.worst):  # it is like every candidate, and like none
+        return wrong
+    return _computed(step, settings, errors, wrong)
+
+
+def _computed(step: Step, settings: Settings, errors: loss.LossErrors, wrong: Finding) -> Finding:
+    """Return the verdict on a loss by what it computes: another choice, or a mistake."""
+    if choice := choices.explaining(step, settings):
+        return replace(wrong, status="differs", computes=choice.words, declare=choices.written(choice.changes))
+    diagnosis = naming.named(step, settings, _row(errors))
+    if diagnosis is None:
+        return wrong
+    wrong = replace(wrong, computes=diagnosis.words)
+    if diagnosis.kind == "convention" and not errors.outside[0]:
+        return _conventional(step, settings, diagnosis, wrong)
+    return _named(diagnosis, errors, wrong)
+
+
+def _conventional(step: Step, settings: Settings, diagnosis: Diagnosis, wrong: Finding) -> Finding:
+    """Return the verdict on a loss that a diagnosis calls other choices: with these the whole step must hold."""
+    changes = choices.of(programs()["policy_loss"], diagnosis.changes, settings)
+    if changes and not choices.holds(step, settings, changes):
+        return replace(wrong, computes=f"{diagnosis.words}; and more")
+    return replace(wrong, status="differs", declare=choices.written(changes))
+
+
+def _named(diagnosis: Diagnosis, errors: loss.LossErrors, wrong: Finding) -> Finding:
+    """Return the verdict on a loss whose diagnosis is not another choice."""
+    if diagnosis.kind == "constant":
+        return replace(wrong, status="cannot tell", reason=f"{wrong.reason}; {unexplained.HOW}")
+    if diagnosis.kind == "as asked" and errors.rows is not None and not errors.rows.holds:
+        return replace(wrong, computes="what is asked, but for its row losses")
+    if diagnosis.kind == "as asked":
+        off = IN_FLOAT32 if IN_FLOAT32 in diagnosis.words else f"{diagnosis.rho:.2g} limits off"
+        return replace(wrong, status="imprecise", computes=f"what is asked, {off}")
+    if diagnosis.kind == "lower precision":
+        return replace(wrong, status="imprecise")
+    where = f"; {diagnosis.where}" if diagnosis.kind == "nothing known" and diagnosis.where else ""
+    return replace(wrong, computes=(diagnosis.words or "nothing that is known") + where)
 
 
 def _only_masked(errors: loss.LossErrors) -> bool:
@@ -118,38 +141,3 @@ def _reason(errors: loss.LossErrors) -> str:
 def _held(errors: loss.LossErrors) -> str:
     worst = ", ".join(f"{array.name} {array.worst:.2g}" for array in errors.compared)
     return f"{worst} textbook limits off at most"
-
-
-def _weights(step: Step) -> Finding:
-    settings = step.file.settings
-    for name in ("weights", "sampling"):
-        if name not in step.file:
-            return Finding(WEIGHTS, "unsupported", f"the file has no tensor `{name}`")
-    for name in ("correction", "correction_level", "correction_high"):
-        if name not in settings:
-            return Finding(WEIGHTS, "unsupported", f"the file has no setting `{name}`")
-    if "policy" not in step.file:
-        return Finding(WEIGHTS, "unsupported", "the file has no tensor `policy`")
-    compared, per_row = Compared("weight"), settings["correction_level"] == "seq_sum"
-    for piece in step.pieces():
-        trainer = step.slots("old" if "old" in step.file else "policy", piece)
-        inputs = {"policy": trainer, "old": trainer, "sampling": step.slots("sampling", piece), "mask": piece.mask}
-        clean = {name: np.where(piece.mask, inputs[name], 0.0).astype(trainer.dtype) for name in ("old", "sampling")}
-        limits = program.importance_weights(
-            **clean,
-            correction=settings["correction"],
-            level=settings["correction_level"],
-            c_min=settings.get("correction_low"),
-            c_max=settings["correction_high"],
-            mask=piece.mask,
-        )["weights"]
-        want, got = loss.off_policy(inputs, settings), step.slots("weights", piece)
-        if got.ndim == 2 and per_row:
-            want, limits = (np.where(piece.mask, values[:, None], 0.0) for values in (want, limits))
-        elif got.ndim != want.ndim:
-            return Finding(WEIGHTS, "wrong", "`weights` has one number a row, must have one for each token")
-        if got.ndim == 2:
-            got = np.where(piece.mask, got, 0.0)
-        compared.add(got, want, limits, piece.start)
-    status: Status = "correct" if compared.holds else "wrong"
-    return Finding(WEIGHTS, status, compared.summary, numbers=compared.numbers)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.arithmetic.number import FACTOR, UNIT
 from gates.families.loss import textbook, textbook_steps
 from gates.families.loss.branches import on_a_branch
 from gates.families.loss.program import row_of
@@ -75,7 +76,7 @@ def compare(step: Step, settings: Settings, *, most: int | None = None, at_once:
             return errors
         inputs = {**inputs_of(step, piece, settings), **keywords}
         extras.add(piece, inputs, factor)
-        wanted, limits = _times(*definition(step, inputs, settings), factor)
+        wanted, limits = _of_piece(step, piece, inputs, settings, factor)
         errors.poisoned |= _poisoned(inputs)
         total.add(wanted.loss, float(limits["loss"]), int(piece.mask.sum()))
         slack += wanted.branch_slack
@@ -112,6 +113,52 @@ def plausible(step: Step, settings: Settings, *, at_once: int) -> bool:
         return True
     off_loss = abs(step.file.number("loss") - factor * wanted.loss)
     return not off_loss > factor * (ROUGH_LOSS * wanted.loss_scale + wanted.branch_slack)
+
+
+def divisor(step: Step, settings: Settings, *, at_once: int) -> float:
+    """Return by what the first piece's gradient of these settings would have to be divided to be the recorded one.
+
+    Raises:
+        ConfigurationError: settings and arrays contradict each other.
+    """
+    piece, keywords, factor = next(_parts(step, settings, at_once))
+    wanted = factor * _oracle(step, {**inputs_of(step, piece, settings), **keywords}, settings)[0].gradient
+    got = step.file.read("gradient", piece.start, piece.stop)[:, : piece.mask.shape[1]]
+    large = np.abs(wanted) > 0.5 * np.abs(wanted).max(initial=0.0)
+    with np.errstate(all="ignore"):
+        return float(np.median(wanted[large] / got[large])) if large.any() else float("nan")
+
+
+def _of_piece(
+    step: Step, piece: Piece, inputs: Mapping[str, Any], settings: Settings, factor: float
+) -> tuple[losses.PolicyLoss, Mapping[str, Array]]:
+    """Return loss and limits of some rows as their share of the step's; a KL with its own mean is added to the rest."""
+    if not _averaged_apart(step, piece, settings, factor):
+        return _times(*definition(step, inputs, settings), factor)
+    own = {**settings, "aggregation": settings["kl_aggregation"], "dapo_denominator": "global"}
+    share = left_out(step, own)
+    keywords = {"aggregation": own["aggregation"], "dapo_denominator": "trl", "tokens_in_step": float(step.tokens)}
+    if own["aggregation"] != "token-mean":
+        share *= (piece.stop - piece.start) / step.file.rows
+    without = dict.fromkeys(("max_length", "micro_batches", "group_size", "kl_aggregation"))
+    of_kl = {**inputs, **without, **keywords, "advantages": np.zeros_like(inputs["advantages"])}
+    term, room = _times(*definition(step, {**inputs, "beta": 0.0, "kl_aggregation": None}, settings), factor)
+    kl, room_of_kl = _times(*definition(step, of_kl, own), share)
+    both = replace(
+        term,
+        loss=term.loss + kl.loss,
+        gradient=term.gradient + kl.gradient,
+        gradient_other=term.gradient_other + kl.gradient,
+    )
+    added = {name: 2.0 * FACTOR * UNIT[dtype_of(step)] * np.abs(getattr(both, name)) for name in ("loss", "gradient")}
+    return both, {name: room[name] + room_of_kl[name] + added[name] for name in added}
+
+
+def _averaged_apart(step: Step, piece: Piece, settings: Settings, factor: float) -> bool:
+    """Whether the KL of some rows has another share in the step's loss than the rest."""
+    if not settings.get("kl_aggregation") or not settings.get("beta"):
+        return False
+    return piece.stop - piece.start < step.file.rows or factor != 1.0
 
 
 def _times(

@@ -103,7 +103,10 @@ def shown(step: Step, settings: Settings) -> str:
 
 
 def _program(*, loss: bool, gradient: bool) -> Program:
-    """Return the definition of the loss, restricted to the outputs that the file has."""
+    """Return the definition of the loss, restricted to the outputs that the file has.
+
+    Pairs of edits are compared with a gradient only: one of thousands would give any single number.
+    """
     program = programs()["policy_loss"]
     if gradient:
         return replace(program, outputs=("loss", "gradient") if loss else ("gradient",))
@@ -111,6 +114,7 @@ def _program(*, loss: bool, gradient: bool) -> Program:
         program,
         outputs=("loss",),
         variable="",
+        pairs=False,
         compute=lambda data, chosen, _: program.compute(data, chosen, data.lift(data["policy"])),
     )
 

@@ -168,6 +168,7 @@ CONSTANTS = (  # keywords of `policy_loss`
     "kl_ratio",
     "kl_estimator",
     "kl_clamp",
+    "kl_aggregation",
     "max_length",
     "micro_batches",
     "dapo_denominator",

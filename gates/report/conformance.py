@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from gates.report.grades import ORDER
 from gates.report.labels import DEPARTS
+from gates.report.statuses import BY_GRADE
 from gates.report.wrap import columns, wrapped
 from gates.results.conformance_records import BlankRecord, ConformanceResults, FindingRecord, GradeRecord
 from gates.results.escape import one_line
@@ -58,7 +58,7 @@ def screen(results: ConformanceResults, problems: Sequence[str]) -> Iterator[str
     pieces = [
         f"{header.peer} {header.version}",
         f"{len(results.grades)} ops judged",
-        *(f"{counts[status]} {status}" for status in ORDER if counts[status]),
+        *(f"{counts[status]} {status}" for status in BY_GRADE if counts[status]),
         f"{len(results.coverage)} public names, {rows['']} without a row",
         f"{sum(bool(f.reproduced) for f in ran)} of {len(ran)} findings reproduced",
         f"{header.seconds:.0f} s",

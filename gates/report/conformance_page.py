@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from gates.report import conformance, web
 from gates.report.conformance import CHOSEN, KINDS, TITLE, USES
-from gates.report.grades import ORDER
+from gates.report.statuses import BY_GRADE
 from gates.results.conformance_records import BlankRecord, ConformanceResults, FindingRecord, GradeRecord
 from gates.results.escape import visible
 
@@ -97,7 +97,7 @@ def _part(library: ConformanceResults) -> LibraryPart:
             kinds.append((title, words, findings))
     covered = Counter(row.status for row in library.coverage)
     coverage = {status or "without a row": count for status, count in covered.most_common()}
-    return LibraryPart(library, {status: grades[status] for status in ORDER if grades[status]}, kinds, coverage)
+    return LibraryPart(library, {status: grades[status] for status in BY_GRADE if grades[status]}, kinds, coverage)
 
 
 def ticked(text: str) -> Markup:

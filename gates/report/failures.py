@@ -10,21 +10,10 @@ from dataclasses import dataclass
 from gates.model import NOT_JUDGED, Evidence, Verdict
 from gates.report import smallest
 from gates.report.labels import shown
+from gates.report.statuses import SHOWN_WORST_FIRST
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, EvidenceRecord, VerdictRecord
 
-ORDER = (
-    "error",
-    "timeout",
-    "wrong",
-    "differs",
-    "raises",
-    "fragile",
-    "imprecise",
-    "departs",
-    "waived",
-    "hardening",
-)
 LOST = ("crashed", "raised", "shape", "timeout")  # causes of a failure without a number
 
 
@@ -72,7 +61,7 @@ def failures(run: Results) -> list[Failure]:
             tuple(small.get((subject, gate), ())),
         )
         for (status, subject, gate), verdicts in sorted(
-            verdicts_of.items(), key=lambda item: (ORDER.index(item[0][0]), item[0])
+            verdicts_of.items(), key=lambda item: (SHOWN_WORST_FIRST.index(item[0][0]), item[0])
         )
     ]
 

@@ -15,8 +15,10 @@ from gates.report.subjects import standings
 from gates.results.escape import visible
 from gates.results.jsonl import Results, as_line
 from gates.results.records import Record
+from gates.run.settle import settled_run
 
 WITHOUT_CHANGES = ("jsonl", "junit")
+SETTLED = ("text", "md", "junit", "github")  # with `differs` for the cases of an op that makes another choice
 OF_CHECKS = ("junit", "github")  # a proof expects its mutants to fail, which these cannot express
 
 
@@ -35,6 +37,7 @@ def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None
     for run in runs:
         if form in OF_CHECKS and run.header.verb != "check":
             raise ConfigurationError(f"{run.path} is a run of `gates {run.header.verb}`: --format {form} shows checks")
+    runs = [settled_run(run) for run in runs] if form in SETTLED else runs
     match form:
         case "text":
             yield f"{changes_text(changes)}\n\n" if changes else ""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gates.model import failing
 from gates.report import smallest
+from gates.report.diagnosis import named
 from gates.report.grades import EVERY, Grades, OpGrade
 from gates.report.screen import by_op
 from gates.results.escape import visible
@@ -27,7 +28,7 @@ def commands(runs: Iterable[Results]) -> list[str]:
     """
     errors: list[str] = []
     warnings: list[str] = []
-    for run in runs:
+    for run in map(named, runs):
         problems = run.summary.problems if run.summary else [run.state]
         errors += [_command("error", "gates", words) for words in problems]
         inputs = by_op(run.counterexamples, {(v.gate, v.subject, v.case): v.op for v in run.judged})

@@ -11,27 +11,16 @@ from typing import Any
 from gates.model import NOT_JUDGED, Verdict, worst
 from gates.report.failures import severity
 from gates.report.labels import DEPARTS, note, shown
+from gates.report.statuses import BY_GRADE
 from gates.results.jsonl import Results
 from gates.results.records import DiagnosisRecord, VerdictRecord
-from gates.run.differing import differing
+from gates.run.settle import settled, settled_run
+from gates.run.waivers import Waivers
 
 AnyVerdict = Verdict | VerdictRecord
 Catalogue = Mapping[str, Collection[str]]  # of each gate the mutants that it catches, as a run's header records them
 UNKNOWN: Catalogue = MappingProxyType({})  # of a run from before headers recorded them
 Rank = tuple[int, bool, float, str, str]
-ORDER = (  # of rows
-    "wrong",
-    "differs",
-    "raises",
-    "fragile",
-    "imprecise",
-    "timeout",
-    "error",
-    DEPARTS,
-    "waived",
-    "correct",
-    "hardening",
-)
 LEVELS = ("definition", "law", "rule", "robustness", "precision", "hardening")  # the first explains most
 EVERY = "every op"  # of a subject that did not start
 
@@ -42,7 +31,7 @@ class OpGrade:
 
     subject: str
     op: str
-    status: str  # one of ORDER
+    status: str  # one of BY_GRADE
     cases: int  # that were judged, without those at level hardening that do not hold
     like: int  # of them with this status
     left: int  # cases that were not judged
@@ -114,11 +103,15 @@ class Grades:
 
     @classmethod
     def of(
-        cls, verdicts: Iterable[AnyVerdict], mutants: Catalogue = UNKNOWN, diagnoses: Iterable[DiagnosisRecord] = ()
+        cls,
+        verdicts: Iterable[AnyVerdict],
+        mutants: Catalogue = UNKNOWN,
+        diagnoses: Iterable[DiagnosisRecord] = (),
+        waivers: Waivers | None = None,
     ) -> Grades:
-        """Return the grades of the verdicts of one run."""
-        grades = cls(differing=differing(diagnoses))
-        for verdict in verdicts:
+        """Return the grades of the verdicts of one run; `waivers` may waive an op that makes another choice."""
+        grades = cls()
+        for verdict in settled(verdicts, diagnoses, waivers):
             grades.add(verdict, mutants)
         return grades
 
@@ -126,8 +119,7 @@ class Grades:
     def of_runs(cls, runs: Iterable[Results]) -> Grades:
         """Return the grades of the unmutated subjects of recorded runs."""
         grades = cls()
-        for run in runs:
-            grades.differing |= differing(run.diagnoses)
+        for run in map(settled_run, runs):
             for verdict in run.judged:
                 grades.add(verdict, run.header.mutants)
         return grades
@@ -166,7 +158,7 @@ class Grades:
             for (name, op), verdicts in self._ops.items()
             if verdicts.first and subject in {None, name}
         ]
-        return sorted(grades, key=lambda grade: (grade.subject, ORDER.index(grade.status), grade.op))
+        return sorted(grades, key=lambda grade: (grade.subject, BY_GRADE.index(grade.status), grade.op))
 
     def cases(self, subject: str) -> tuple[int, int, int]:
         """Return how many cases of a subject were judged, how many there are, and the number of ops without a judged one."""
@@ -230,4 +222,4 @@ def _rank(verdict: AnyVerdict) -> Rank:
 def totals(grades: Iterable[OpGrade]) -> dict[str, int]:
     """Return how many ops have each grade, worst first."""
     counts = Counter(grade.status for grade in grades)
-    return {status: counts[status] for status in ORDER if counts[status]}
+    return {status: counts[status] for status in BY_GRADE if counts[status]}

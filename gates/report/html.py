@@ -14,8 +14,6 @@ from gates import registry
 from gates.model import FAILURES, NOT_JUDGED, Op
 from gates.report import calibration_plot, changes, smallest, web
 from gates.report.baseline import Changes
-from gates.report.failures import ORDER
-from gates.report.grades import ORDER as GRADES
 from gates.report.grades import OpGrade
 from gates.report.not_judged import condensed
 from gates.report.ops import ops_of
@@ -24,6 +22,7 @@ from gates.report.plain import MOST_IDLE
 from gates.report.run_part import RunPart, base_of, run_parts
 from gates.report.sensitivity_plot import plot
 from gates.report.smallest import Entry
+from gates.report.statuses import BY_GRADE, SHOWN_WORST_FIRST
 from gates.report.subjects import TITLES, versions
 
 MOST_REASONS = 300  # the matrix has the rest
@@ -117,7 +116,7 @@ def _comparison(runs: Sequence[Run]) -> Comparison | None:
     names = [subject for _, subject in keys]
     columns = [name if names.count(name) == 1 else f"{name}, {runs[number].name}" for number, name in keys]
     rows = [(op, [grades.get((*key, op)) for key in keys]) for op in sorted({op for _, _, op in grades})]
-    rows.sort(key=lambda row: min(GRADES.index(grade.status) for grade in row[1] if grade))
+    rows.sort(key=lambda row: min(BY_GRADE.index(grade.status) for grade in row[1] if grade))
     return Comparison(columns, rows)
 
 
@@ -143,7 +142,7 @@ def _reasons(page: Page) -> list[Reason]:
         if smallest.shrunk(entry.record)
     }
     reasons = []
-    for subject, gate, status in sorted(page.worst, key=lambda key: (ORDER.index(key[2]), key)):
+    for subject, gate, status in sorted(page.worst, key=lambda key: (SHOWN_WORST_FIRST.index(key[2]), key)):
         _, case, seed, run, reason = page.worst[subject, gate, status]
         counts = page.counts[gate, subject]
         judged = sum(count for name, count in counts.items() if name not in NOT_JUDGED)

@@ -15,6 +15,7 @@ from junitparser import Error, Failure, Properties, Property, Skipped, TestCase,
 from gates.errors import MEANINGS, ExitCode
 from gates.model import FAILURES, Grade, failing
 from gates.report import smallest
+from gates.report.diagnosis import named
 from gates.report.labels import sentence, shown
 from gates.results.escape import visible
 from gates.results.jsonl import Results
@@ -34,7 +35,7 @@ COMMAND = re.compile(r"^(?=\s*::)", re.MULTILINE)  # GitHub obeys such a line of
 def junit_pieces(runs: Iterable[Results]) -> Iterator[str]:
     """Yield one document; an unfinished run, a run that measured nothing, and each problem of a run is an error in it."""
     yield '<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="gates">\n'
-    for run in runs:
+    for run in map(named, runs):
         by_subject: dict[str, list[VerdictRecord]] = defaultdict(list)
         for verdict in run.verdicts:
             by_subject[verdict.subject].append(verdict)

@@ -7,26 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gates.report.labels import DEPARTS, meaning, shown
+from gates.report.statuses import COUNTED
 from gates.results.jsonl import Results
 from gates.results.records import HeaderRecord, SummaryRecord, seeds_of
 from gates.run.calibration_summary import counts as counted
 
-STATUSES = (
-    "wrong",
-    "differs",
-    "raises",
-    "fragile",
-    "imprecise",
-    "timeout",
-    "error",
-    DEPARTS,
-    "waived",
-    "correct",
-    "hardening",
-    "skipped",
-    "unsupported",
-    "not asked",
-)
 DOCUMENTED = "documented deviation"
 
 
@@ -56,7 +41,7 @@ class Outcome:
     @property
     def words(self) -> str:
         """Return the numbers, and the exit code of a complete run."""
-        counts = ((self.counts.get(status, 0), status) for status in STATUSES)
+        counts = ((self.counts.get(status, 0), status) for status in COUNTED)
         words = ", ".join(_counted(number, status) for number, status in counts if number) or "no verdict"
         if self.header.verb == "prove":
             words = f"{self.caught} of {self.mutants} mutants caught; without them {words}"

@@ -18,6 +18,7 @@ from gates.report.outcome import Outcome
 from gates.report.plain import judged, left
 from gates.report.screen import by_op
 from gates.report.smallest import Entry, entries
+from gates.report.statuses import BEST_FIRST, FAILED, SHOWN_WORST_FIRST, SYMBOLS
 from gates.results.escape import visible
 from gates.results.jsonl import Results, records
 from gates.results.records import (
@@ -31,22 +32,6 @@ from gates.results.records import (
 )
 from gates.run.differing import differing
 
-STATUSES = (
-    "correct",
-    "hardening",
-    "imprecise",
-    "fragile",
-    "raises",
-    "differs",
-    "wrong",
-    "timeout",
-    "departs",
-    "error",
-    "skipped",
-    "unsupported",
-    "not asked",
-    "waived",
-)
 Claim = tuple[str, str, float, str, bool, str]  # evidence without what was observed, and where
 QUOTED = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -145,7 +130,7 @@ class Page:
             entry = (-severity(v), v.case, v.seed, run, v.reason)
             self.worst[key] = min(self.worst.get(key, entry), entry)
         number = self.strings.number
-        row: list[float | str] = [number(v.case), STATUSES.index(status), number(v.reason), v.seed, v.seconds, run]
+        row: list[float | str] = [number(v.case), BEST_FIRST.index(status), number(v.reason), v.seed, v.seconds, run]
         row.append(self._evidence(v.evidence))
         if v.waived:
             w = v.waived
@@ -223,7 +208,10 @@ class Page:
         claims = [self._claim(claim) for claim in self.claims]  # before the strings, to which it adds
         named = json.dumps(
             {
-                "statuses": STATUSES,
+                "statuses": BEST_FIRST,
+                "worst_first": SHOWN_WORST_FIRST,
+                "broken": [*FAILED, "waived"],
+                "symbols": SYMBOLS,
                 "claims": claims,
                 "strings": [*map(visible, self.strings.numbers)],
                 "runs": [visible(run.name) for run in self.runs],

@@ -10,6 +10,7 @@ from rich.text import Text
 from gates.model import FAILURES, NOT_JUDGED, Verdict
 from gates.report import calibration, not_judged, screen
 from gates.report.labels import shown
+from gates.report.statuses import FAILED, SHOWN_WORST_FIRST
 from gates.report.wrap import columns
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
@@ -134,14 +135,12 @@ def judged(counts: Mapping[str, int]) -> tuple[str | None, str]:
     if not any(counts.values()):
         return None, "·"
     total = sum(count for status, count in counts.items() if status not in NOT_JUDGED)
-    for status in ("error", "timeout", "wrong", "differs", "raises", "fragile", "imprecise", "departs"):
-        if counts.get(status):
-            return status, f"{status.upper()} {counts[status]} of {total}"
-    for status in ("waived", "correct", "hardening"):
-        if counts.get(status):
-            return status, f"{status} {counts[status]}" + ("" if counts[status] == total else f" of {total}")
-    worst = next(status for status in sorted(NOT_JUDGED) if counts.get(status))
-    return worst, worst
+    worst = next(status for status in SHOWN_WORST_FIRST if counts.get(status))
+    if worst in NOT_JUDGED:
+        return worst, worst
+    if worst in FAILED:
+        return worst, f"{worst.upper()} {counts[worst]} of {total}"
+    return worst, f"{worst} {counts[worst]}" + ("" if counts[worst] == total else f" of {total}")
 
 
 def left(counts: Mapping[str, int]) -> int:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from gates.errors import ExitCode
-from gates.model import GRADES, Grade, failing
+from gates.model import COSTLY, GRADES, Grade, failing
 from gates.recorded.finding import ORDER, Finding
 from gates.report.screen import MARGIN, STYLES
 from gates.report.wrap import sentence, wrapped
@@ -19,7 +19,7 @@ from gates.results.escape import one_line
 STATUS = 13  # columns of the word for a status
 NAME = 26  # columns of a quantity's name
 REASON = 4  # lines at most
-LOUD = frozenset(("wrong", "differs", "fragile", "imprecise", "cannot tell"))
+LOUD = frozenset((*COSTLY, "cannot tell"))
 STYLE = {**STYLES, "cannot tell": "yellow", "finding": "blue", "unsupported": "dim"}
 
 
@@ -38,6 +38,7 @@ def record(name: str, path: str, findings: Sequence[Finding], code: ExitCode) ->
             "grade": finding.status,
             "reason": finding.reason,
             "computes": finding.computes,
+            "declare": finding.declare,
             "strength": finding.strength,
             "numbers": _plain(finding.numbers),
         }
@@ -97,7 +98,8 @@ def _row(finding: Finding, width: int) -> list[Text]:
 
 
 def _computes(finding: Finding) -> str:
-    return finding.computes if finding.computes.startswith("cannot tell") else f"computes: {finding.computes}"
+    words = finding.computes if finding.computes.startswith("cannot tell") else f"computes: {finding.computes}"
+    return f"{words}; {finding.declare}" if finding.declare else words
 
 
 def _left(unsupported: Sequence[Finding], width: int) -> list[Text]:

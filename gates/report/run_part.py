@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 
 from gates.model import Gate, Op
 from gates.report import diagnosis, not_judged, screen, ungraded
-from gates.report.grades import ORDER, Grades, OpGrade, totals
+from gates.report.grades import Grades, OpGrade, totals
 from gates.report.page_data import Run
 from gates.report.plainly import plainly, rare
 from gates.report.screen import Ended
 from gates.report.small_input import SmallInput, small_input
+from gates.report.statuses import BY_GRADE
 from gates.results.records import CounterexampleRecord, DiagnosisRecord
 
 VERBS = ("check", "prove", "calibrate")  # in the order of the page
@@ -130,7 +131,7 @@ def _sentence(run: Run, ended: Ended) -> str:
 
 
 def _subject(name: str, ended: Ended, subject: str, ops: Mapping[str, Op], gates: Mapping[str, Gate]) -> SubjectPart:
-    grades = sorted(ended.grades.grades(subject), key=lambda grade: (ORDER.index(grade.status), grade.op))
+    grades = sorted(ended.grades.grades(subject), key=lambda grade: (BY_GRADE.index(grade.status), grade.op))
     parts = [
         _op(f"{name}-{number}", ended, grade, gates)
         for number, grade in enumerate(grade for grade in grades if grade.status not in FINE)

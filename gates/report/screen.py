@@ -12,9 +12,10 @@ from rich.text import Text
 
 from gates.model import DEFAULT, FAILURES, GRADES, STRICT, Grade, failing
 from gates.report import diagnosis, not_judged, smallest, ungraded
-from gates.report.grades import EVERY, ORDER, Grades, OpGrade, counted_mutants, totals
+from gates.report.grades import EVERY, Grades, OpGrade, counted_mutants, totals
 from gates.report.labels import DEPARTS, NOTHING
 from gates.report.plainly import plainly, rare
+from gates.report.statuses import BY_GRADE, SHOWN_WORST_FIRST
 from gates.report.wrap import sentence, wrapped
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
@@ -34,6 +35,7 @@ STYLES = {
     "waived": "yellow",
     "not judged": "dim",
 }
+GOOD = frozenset(("correct", "hardening"))
 MARGIN = "  "
 STATUS = 11  # columns of the word for a status
 NAME = 26  # columns that the name of an op takes at most; a longer one has its own line
@@ -68,7 +70,7 @@ def of(run: Results) -> Ended:
     """Return what the screen shows of a recorded run."""
     judged = run.judged
     return Ended(
-        Grades.of(judged, run.header.mutants, run.diagnoses),
+        Grades.of_runs([run]),
         run.path,
         {record.subject: record.versions for record in run.subjects},
         by_op(run.counterexamples, {(v.gate, v.subject, v.case): v.op for v in judged}),
@@ -113,7 +115,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
         last = end(run, width, time=False)
         fits = height is None or len(head) + len(rows) + len(beside) + len(last) < height
         return [*head, *rows, *beside, *last] if fits else [*head, *beside, *rows, *last]
-    good = sorted(name for name, grades in judged.items() if badness(grades) <= 1)
+    good = sorted(name for name, grades in judged.items() if {grade.status for grade in grades} <= GOOD)
     bad = sorted((name for name in judged if name not in good), key=lambda name: (badness(judged[name]), name))
     room = max(2, 2 * ROWS // max(1, len(bad)))
     body = []
@@ -129,20 +131,7 @@ def lines(run: Ended, width: int, height: int | None = None) -> list[Text]:
 
 def badness(grades: Sequence[OpGrade]) -> int:
     """Return a number by which subjects are ordered, the one with the worst grade last."""
-    order = (
-        "correct",
-        "hardening",
-        "waived",
-        "imprecise",
-        "fragile",
-        "raises",
-        DEPARTS,
-        "error",
-        "timeout",
-        "differs",
-        "wrong",
-    )
-    return max((order.index(grade.status) for grade in grades), default=0)
+    return max((-SHOWN_WORST_FIRST.index(grade.status) for grade in grades), default=-len(SHOWN_WORST_FIRST))
 
 
 def named(run: Ended, subject: str) -> str:
@@ -350,7 +339,7 @@ def end(run: Ended, width: int, *, time: bool = True) -> list[Text]:
 def _explained(run: Ended) -> list[str]:
     """Return where to read more of the first failure."""
     failed = [grade for grade in run.grades.grades() if grade.status in FAILURES and grade.op != EVERY]
-    failed.sort(key=lambda grade: ORDER.index(grade.status))
+    failed.sort(key=lambda grade: BY_GRADE.index(grade.status))
     return (
         [f"gates explain {failed[0].verdict.gate} says what was asked, and where its limits come from"]
         if failed

@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gates.report.grades import ORDER, Grades, totals
+from gates.report.grades import Grades, totals
 from gates.report.labels import DEPARTS
+from gates.report.statuses import BY_GRADE
 from gates.results.records import SubjectRecord
 
 LEFT = "not judged"
-COLUMNS = (*ORDER, LEFT)
+COLUMNS = (*BY_GRADE, LEFT)
 TITLES = {DEPARTS: "documented deviations"}  # of columns that are not called as their grade
 
 

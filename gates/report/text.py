@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from gates.config.format_names import CheckFormat
-from gates.model import DEFAULT, FAILURES, NOT_JUDGED, Grade, Verdict
+from gates.model import COSTLY, DEFAULT, FAILURES, NOT_JUDGED, Grade, Verdict
 from gates.report import screen
 from gates.report.grades import UNKNOWN, Catalogue, Grades
 from gates.report.plain import holes, table, verdict_line
@@ -21,6 +21,7 @@ from gates.results.escape import one_line, visible
 from gates.results.jsonl import as_line, read
 from gates.results.records import CounterexampleRecord, DiagnosisRecord, verdict_record
 from gates.run.session import Tally
+from gates.run.waivers import Waivers
 
 LIVE = ("text", "github")  # formats whose end is the screen; jsonl shows each verdict, the others are documents
 
@@ -36,11 +37,13 @@ class Screen:
         verbose: bool = False,
         fail_on: Grade = DEFAULT,
         mutants: Catalogue = UNKNOWN,
+        waivers: Waivers | None = None,
     ) -> None:
         self.form = form
         self.verbose = verbose and form in LIVE
         self.fail_on = fail_on
         self.mutants = mutants
+        self.waivers = waivers
         self.console = console()
         on = self.console if self.console.is_terminal and form in LIVE else console(stderr=True)
         self.bar = Bar("judging", planned, shown_on=on)
@@ -83,10 +86,7 @@ class Screen:
             self.dead.add(verdict.subject)
 
     def _so_far(self) -> str:
-        counts = [
-            f"{self.counts[status]} {status}"
-            for status in ("wrong", "raises", "fragile", "imprecise", "timeout", "error")
-        ]
+        counts = [f"{self.counts[status]} {status}" for status in (*COSTLY, "timeout", "error")]
         return ", ".join(words for words in counts if not words.startswith("0 ")) or "none wrong"
 
     def all_judged(self) -> None:
@@ -108,7 +108,7 @@ class Screen:
     ) -> None:
         """Print the screen, with `verbose` the tables before it; of a document, on stderr, only where the results are."""
         ended = screen.Ended(
-            Grades.of(self.verdicts, self.mutants, diagnoses),
+            Grades.of(self.verdicts, self.mutants, diagnoses, self.waivers),
             path,
             {name: hello.versions for name, hello in tally.hellos.items()},
             screen.by_op(smallest, {(v.gate, v.subject, v.case): v.op for v in self.verdicts if v.status in FAILURES}),

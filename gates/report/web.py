@@ -10,27 +10,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from gates.report import statuses
 from gates.results.escape import visible
 
 FOLDER = Path(__file__).parent / "page"
-SYMBOLS = {  # of grades and statuses: colour is never the only sign
-    "correct": "✓",
-    "imprecise": "≈",
-    "fragile": "△",
-    "raises": "⚡",
-    "differs": "≠",
-    "hardening": "▫",
-    "wrong": "✗",
-    "timeout": "⏱",
-    "departs": "≢",
-    "error": "!",
-    "skipped": "–",
-    "unsupported": "·",
-    "not asked": "·",
-    "not judged": "·",
-    "refused": "⊘",
-    "waived": "⚑",
-}
+SYMBOLS = {**statuses.SYMBOLS, "not judged": "·", "refused": "⊘"}  # colour is never the only sign
 
 
 def environment() -> Environment:

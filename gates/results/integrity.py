@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from math import inf
 
-from gates.model import GRADES, STATUSES, ConfigurationError, Grade, Relation, Status, failing
+from gates.model import GRADES, STATUSES, ConfigurationError, Relation, Status, failing
 from gates.results.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
 
 Key = tuple[str, str, str, int, str | None]
@@ -71,19 +71,21 @@ class Integrity:
             claimed, counted = record.counts.get(status, 0), self._counts[status]
             if claimed != counted:
                 raise ConfigurationError(f"{location} counts {claimed} {status}, the lines before it have {counted}")
-        if record.exit_code not in (legal := _exit_codes(record, self._header.fail_on)):
+        if record.exit_code not in (legal := _exit_codes(record, self._header)):
             raise ConfigurationError(
                 f"{location} says exit code {record.exit_code}; after these verdicts and problems it is "
                 f"{' or '.join(map(str, legal))}"
             )
 
 
-def _exit_codes(record: SummaryRecord, fail_on: Grade) -> tuple[int, ...]:
+def _exit_codes(record: SummaryRecord, header: HeaderRecord) -> tuple[int, ...]:
     """Return the possible exit codes, by the rules of `gates.run.session.Tally`."""
+    fail_on = header.fail_on
     if record.problems or any(record.counts.get(status) for status in failing(fail_on) - {"wrong"}):
         return (1,)
     if record.counts.get("wrong"):
-        return (1,) if fail_on != "wrong" else (1, 0, 3, 4)  # wrong ops may make another known choice
+        choices_may_pass = fail_on == "wrong" or any(waiver.grade == "differs" for waiver in header.waivers)
+        return (1, 0, 3, 4) if choices_may_pass else (1,)  # wrong ops may make another known choice
     if record.counts.get("error"):
         return (4,)
     measured = any(record.counts.get(status) for status in HELD_BY)

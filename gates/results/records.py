@@ -99,6 +99,7 @@ class Waiver(StrictRecord):
     issue: str = Field(min_length=1)
     owner: str = Field(min_length=1)
     expires: date = Field(description="the last day, in UTC, on which it holds")
+    grade: Grade | None = Field(None, description="the grade that is waived; null: every failure")
 
 
 class WaiverRecord(Waiver):

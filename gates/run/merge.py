@@ -13,6 +13,7 @@ from gates.results.records import CounterexampleRecord, HeaderRecord, PartRecord
 from gates.run.differing import differing
 from gates.run.plan import Names
 from gates.run.session import FAILED, Tally
+from gates.run.settle import only_choices
 from gates.run.shards import digest, without
 from gates.run.unasked import provided
 from gates.run.waivers import Waivers
@@ -181,17 +182,17 @@ def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
 
 def _summary(parts: Sequence[Results]) -> SummaryRecord:
     fail_on = parts[0].header.fail_on
-    tally = Tally(fail_on=fail_on)
+    tally, waivers = Tally(fail_on=fail_on), _waivers(parts)
     for run in parts:
         tally.provides.update(provided(run.subjects))
         tally.differing |= differing(run.diagnoses)
         for verdict in run.verdicts:
-            tally.add(verdict)
+            tally.add(verdict, waivers=waivers)
+            waivers.note(verdict)
     summaries = [run.summary for run in parts if run.summary]
     failed = any(summary.exit_code == FAILED for summary in summaries)  # a shard did not meet a requirement
-    problems = dict.fromkeys(problem for summary in summaries for problem in summary.problems) | dict.fromkeys(
-        _stale(parts)
-    )
+    stale = waivers.problems(only_choices(tally.wrong, tally.differing))
+    problems = dict.fromkeys([*(problem for summary in summaries for problem in summary.problems), *stale])
     return SummaryRecord(
         counts={status: tally.counts[status] for status in STATUSES},
         seconds=round(sum(summary.seconds for summary in summaries), 3),
@@ -201,11 +202,7 @@ def _summary(parts: Sequence[Results]) -> SummaryRecord:
     )
 
 
-def _stale(parts: Sequence[Results]) -> list[str]:
-    """Return the waivers that fail the whole run; a single shard cannot tell whether they are needed."""
+def _waivers(parts: Sequence[Results]) -> Waivers:
+    """Return the waivers of the whole run; a single shard cannot tell whether they are needed."""
     header = _header(parts)
-    waivers = Waivers(header.waivers, datetime.fromisoformat(header.started).date())
-    for run in parts:
-        for verdict in run.verdicts:
-            waivers.note(verdict)
-    return waivers.problems()
+    return Waivers(header.waivers, datetime.fromisoformat(header.started).date())

@@ -51,6 +51,7 @@ from gates.run.execute import in_order
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase
 from gates.run.resume import Resumed
+from gates.run.settle import only_choices
 from gates.run.unasked import Asked, provided
 from gates.run.waivers import Waivers
 from gates.worker.process import Hello
@@ -102,13 +103,24 @@ class Tally:
     partial: bool = False  # a shard cannot tell what the others asked
     differing: frozenset[tuple[str, str]] = frozenset()  # subjects and wrong ops that make another known choice
     wrong: set[tuple[str, str, str]] = field(default_factory=set)  # subject, op and level of wrong verdicts
+    meant: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # wrong ops of which a waiver of `differs` covers a verdict
+    unmeant: set[tuple[str, str]] = field(default_factory=set)  # those with a verdict that none covers
 
-    def add(self, verdict: Verdict | VerdictRecord, requirements: Iterable[Requirement] = ()) -> None:
-        """Count a verdict."""
+    def add(
+        self,
+        verdict: Verdict | VerdictRecord,
+        requirements: Iterable[Requirement] = (),
+        waivers: Waivers | None = None,
+    ) -> None:
+        """Count a verdict; `waivers` may waive a wrong one once its op turns out to differ."""
         self.counts[verdict.status] += 1
         self.asked.add(verdict)
         if verdict.status == "wrong":
             self.wrong.add((verdict.subject, verdict.op, verdict.level))
+            waived = waivers is not None and waivers.waived(verdict, "differs") is not None
+            (self.meant if waived else self.unmeant).add((verdict.subject, verdict.op))
         if any(requirement.unmet_by(verdict) for requirement in requirements):
             self.holes.append(verdict)
 
@@ -131,22 +143,24 @@ class Tally:
 
         3 if nothing was measured, or nothing of an op that a subject provides.
         """
-        fails = failing(self.fail_on) - ({"wrong"} if self._only_differs else set())
-        if self.problems or any(self.counts[status] for status in fails):
+        met = {status for status, count in self.counts.items() if count and status != "wrong"} | self._settled
+        if self.problems or met & failing(self.fail_on):
             return FAILED
-        if self.counts["error"]:
+        if "error" in met:
             return FAULT
-        measured = any(self.counts[status] for status in HELD_BY)
+        measured = any(status in met for status in HELD_BY)
         return HELD if measured and not self.unasked else NOTHING
 
     @property
-    def _only_differs(self) -> bool:
-        """Whether `--fail-on wrong` is asked, and every wrong op makes another known choice."""
-        return (
-            self.fail_on == "wrong"
-            and bool(self.wrong)
-            and all(level == "definition" and (subject, op) in self.differing for subject, op, level in self.wrong)
-        )
+    def _settled(self) -> set[Status]:
+        """What the wrong verdicts are once their ops are diagnosed: wrong, another choice, or waived as such."""
+        if not self.counts["wrong"]:
+            return set()
+        ops = {(subject, op) for subject, op, _ in self.wrong}
+        choices = only_choices(self.wrong, self.differing)
+        statuses: set[Status] = {"wrong"} if ops - choices else set()
+        statuses |= {"differs"} if self.unmeant & choices else set()
+        return statuses | ({"waived"} if self.meant & choices else set())
 
     def line(self) -> str:
         """Return the last line of a run: the counts of correct, wrong, and any other status that occurred."""
@@ -297,7 +311,7 @@ def check(request: CheckRequest) -> Tally:
     tally.partial = waivers.partial
     for verdict in resumed.verdicts if resumed else ():
         waivers.note(verdict)
-        tally.add(verdict, request.requirements)
+        tally.add(verdict, request.requirements, waivers)
     tally.provides.update(provided(resumed.earlier.subjects) if resumed else {})
     start = time.monotonic()
     for unwaived in in_order(request.cases, request.options, request.engine, resumed.verdicts if resumed else ()):
@@ -309,10 +323,10 @@ def check(request: CheckRequest) -> Tally:
         if writer:
             for record in (*handshakes.new(judged), verdict_record(judged.verdict)):
                 writer.write(record)
-        tally.add(judged.verdict, request.requirements)
+        tally.add(judged.verdict, request.requirements, waivers)
         request.on_verdict(judged.verdict)
-    tally.stale = waivers.problems()
     tally.differing = frozenset(request.before_summary())
+    tally.stale = waivers.problems(only_choices(tally.wrong, tally.differing))
     if writer:
         finish(writer, tally, time.monotonic() - start)
     return tally

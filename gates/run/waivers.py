@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from fnmatch import fnmatchcase
@@ -83,43 +83,64 @@ class Waivers:
     today: date = date.max
     partial: bool = False  # a shard or a choice of cases, which cannot tell whether its waivers are needed
     met: list[Counter[Status]] = field(init=False)
+    wrong: list[set[tuple[str, str]]] = field(init=False)  # of each waiver the subjects and wrong ops that it covers
     gates: set[str] = field(default_factory=set)
     subjects: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.met = [Counter() for _ in self.entries]
+        self.wrong = [set() for _ in self.entries]
 
     def apply(self, verdict: Verdict) -> Verdict:
         """Note a verdict, and return it as `waived` if it failed and an unexpired waiver covers it."""
-        for entry in self.note(verdict):
-            if entry.expires >= self.today and verdict.status in WAIVED:
-                why = Waived(verdict.status, entry.reason, entry.issue, entry.owner, entry.expires.isoformat())
-                return replace(verdict, status="waived", waived=why)
-        return verdict
+        self.note(verdict)
+        waived = self.waived(verdict, verdict.status)
+        return verdict if waived is None else replace(verdict, status="waived", waived=waived)
 
-    def note(self, verdict: Verdict | VerdictRecord) -> list[WaiverRecord]:
-        """Count a verdict by its status without waivers, and return the waivers that cover it."""
+    def waived(self, verdict: Verdict | VerdictRecord, status: Status) -> Waived | None:
+        """Return by which waiver a verdict of this status is waived, or None.
+
+        A waiver that names a grade waives nothing else. A waiver of `differs` waits for the diagnosis of the op, since
+        until then its verdicts are `wrong`.
+        """
+        for entry in self._covering(verdict):
+            if entry.expires >= self.today and status in WAIVED and entry.grade in {None, status}:
+                return Waived(status, entry.reason, entry.issue, entry.owner, entry.expires.isoformat())
+        return None
+
+    def _covering(self, verdict: Verdict | VerdictRecord) -> Iterator[WaiverRecord]:
+        for entry in self.entries:
+            if entry.subject == verdict.subject and covers(entry, verdict.gate, verdict.case):
+                yield entry
+
+    def note(self, verdict: Verdict | VerdictRecord) -> None:
+        """Count a verdict by its status without waivers, for each waiver that covers it."""
         self.gates.add(verdict.gate)
         self.subjects.add(verdict.subject)
         status = verdict.waived.status if verdict.waived else verdict.status
-        covering = [
-            number
-            for number, entry in enumerate(self.entries)
-            if entry.subject == verdict.subject and covers(entry, verdict.gate, verdict.case)
-        ]
-        for number in covering:
-            self.met[number][status] += 1
-        return [self.entries[number] for number in covering]
+        covering = list(self._covering(verdict))
+        for entry, met, wrong in zip(self.entries, self.met, self.wrong, strict=True):
+            if entry in covering:
+                met[status] += 1
+                if status == "wrong":
+                    wrong.add((verdict.subject, verdict.op))
 
-    def problems(self) -> list[str]:
-        """Return a sentence for each waiver that fails the run: expired, unmatched or no longer needed."""
+    def problems(self, differing: frozenset[tuple[str, str]] = frozenset()) -> list[str]:
+        """Return a sentence for each waiver that fails the run: expired, unmatched or no longer needed.
+
+        Args:
+            differing: subjects and wrong ops that make another choice.
+        """
         problems = []
-        for entry, met in zip(self.entries, self.met, strict=True):
+        for entry, counted, wrong in zip(self.entries, self.met, self.wrong, strict=True):
+            met = counted + Counter[Status]({"differs": len(wrong & differing)})
+            needed = (*WAIVED, "skipped") if entry.grade is None else (entry.grade, "skipped")
             name = f"the waiver of {entry.id}{'' if entry.case == '*' else f' · {entry.case}'} for {entry.subject}"
+            name += f", grade {entry.grade}" if entry.grade else ""
             where = f"{name} ({entry.owner}, {entry.issue})"
             if entry.expires < self.today:
                 problems.append(f"{where} expired on {entry.expires}: fix what it waives, or argue for another date")
-            elif self.partial or not entry.whole or any(met[status] for status in (*WAIVED, "skipped")):
+            elif self.partial or not entry.whole or any(met[status] for status in needed):
                 continue
             elif not met:
                 hint = "" if entry.subject in self.subjects else nearest(entry.subject, self.subjects)
@@ -127,5 +148,6 @@ class Waivers:
                 problems.append(f"{where} matches no verdict of this run{hint}: correct or remove it")
             else:
                 counts = ", ".join(f"{count} {status}" for status, count in sorted(met.items()))
-                problems.append(f"{where} is no longer needed, since nothing it names fails ({counts}): remove it")
+                fails = f"is {entry.grade}" if entry.grade else "fails"
+                problems.append(f"{where} is no longer needed, since nothing it names {fails} ({counts}): remove it")
         return problems

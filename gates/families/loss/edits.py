@@ -182,11 +182,11 @@ NATS = (20.0, 10.0, 5.0, 3.0, 2.0, 1.0)  # usual sizes of a clamp
 DECLARED = {  # as a subject declares what it computes, if it means it
     "mean": {
         **declarations("aggregation", AXES["aggregation"]),
-        "token-mean of prompts": 'dapo_denominator=("group",)',
-        "tokens of the step": 'dapo_denominator=("trl",)',
+        "token-mean of prompts": ("dapo_denominator", "group"),
+        "tokens of the step": ("dapo_denominator", "trl"),
     },
     "level": declarations("ratio_level", AXES["ratio_level"]),
-    "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": 'bound=("log-clip",)'},
+    "bound": {**declarations("bound", AXES["bound"]), "clipped logarithm": ("bound", "log-clip")},
     "estimator": declarations("kl_estimator", ("k1", "k2", "k3")),
     "kl_ratio": declarations("kl_ratio", ("none", "token", "sequence")),
     "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),

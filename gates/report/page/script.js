@@ -2,8 +2,7 @@
 // Shows the evidence of a cell, filters the table, moves by arrow keys. Text is set as text content only.
 const data = JSON.parse(document.getElementById("data").textContent);
 const dialog = document.getElementById("evidence");
-const broken = /^(error|timeout|wrong|differs|raises|fragile|imprecise|departs|waived)$/;
-const symbols = { correct: "✓", imprecise: "≈", fragile: "△", raises: "⚡", differs: "≠", hardening: "▫", wrong: "✗", timeout: "⏱", departs: "≢", error: "!", skipped: "–", unsupported: "·", "not asked": "·", waived: "⚑" };
+const broken = new Set(data.broken);
 
 function made(tag, text = "", name = "") {
   const element = document.createElement(tag);
@@ -93,7 +92,7 @@ function caseOf([name, status, reason, seed, seconds, run, evidence, waived], pl
   const word = data.statuses[status];
   const details = made("details", "", word);
   const summary = made("summary");
-  summary.append(made("span", `${symbols[word]} ${word}`, "label"), ` ${data.strings[name]}`);
+  summary.append(made("span", `${data.symbols[word]} ${word}`, "label"), ` ${data.strings[name]}`);
   details.append(summary);
   const fill = () => {
     if (details.childElementCount > 1) return;
@@ -113,7 +112,7 @@ function caseOf([name, status, reason, seed, seconds, run, evidence, waived], pl
     details.append(made("p", `seed ${seed}, ${seconds} s, ${data.runs[run]}`, "file"));
   };
   details.addEventListener("toggle", fill);
-  if (broken.test(word)) {
+  if (broken.has(word)) {
     details.open = true;
     fill();
   }
@@ -123,8 +122,7 @@ function caseOf([name, status, reason, seed, seconds, run, evidence, waived], pl
 function open(place, wanted) {
   const [row, column] = place.split("/").map(Number);
   document.getElementById("evidence-of").textContent = `${data.subjects[column]} · ${data.gates[row]}`;
-  const order = ["error", "timeout", "wrong", "differs", "raises", "fragile", "imprecise", "departs", "waived", "correct", "hardening", "skipped", "unsupported", "not asked"];
-  const rank = (one) => order.indexOf(data.statuses[one[1]]);
+  const rank = (one) => data.worst_first.indexOf(data.statuses[one[1]]);
   const sorted = [...data.cells[place]].sort((a, b) => rank(a) - rank(b));
   const cases = sorted.map((one) => caseOf(one, place));
   document.getElementById("cases").replaceChildren(...cases);
@@ -209,7 +207,7 @@ function filter() {
   for (const body of document.querySelectorAll("#matrix tbody")) {
     let kept = 0;
     for (const row of body.querySelectorAll("tr:not(.family)")) {
-      const fails = [...row.cells].some((cell) => !cell.hidden && broken.test(cell.className));
+      const fails = [...row.cells].some((cell) => !cell.hidden && broken.has(cell.className));
       row.hidden = (failing && !fails) || (busy && row.classList.contains("idle"));
       kept += row.hidden ? 0 : 1;
       of += 1;

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
+import gates.diagnosis.collect  # noqa: F401  pytester forgets what is imported later, and a second import has other classes
 from gates.model import ConfigurationError
 from gates.registry import load
 from gates.run.engines.subject_workers import SubjectWorkers
@@ -454,3 +455,49 @@ def test_a_full_disk_ends_the_session(mine: pytest.Pytester, monkeypatch: pytest
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR
     output = result.stdout.str() + result.stderr.str()
     assert "--gates: cannot start mine: Too many open files; raise the limit" in output
+
+
+class TestAnotherChoice:
+    """An item of an op that makes another choice does not call it a mistake."""
+
+    select = ("--gates", "--gates-subject=./mine.py", "--gates-select=advantages.matches-definition", "--gates-quick")
+    select += ("-W", "default")
+    mistake = RIGHT.replace("groups - groups.mean(", "groups.mean(axis=1, keepdims=True) - groups * groups.mean(")
+
+    def another(self, pytester: pytest.Pytester, text: str) -> None:
+        """Write a subject that takes another ddof than the one it declares, or makes a mistake."""
+        declared = '"baseline": ("mean",), "ddof": (1,)'
+        pytester.path.joinpath("mine.py").write_text(text.replace('"baseline": ("mean",)', declared))
+
+    def test_it_differs_and_the_choice_is_named(self, mine: pytest.Pytester) -> None:
+        self.another(mine, RIGHT.replace("ddof=ddof", "ddof=0"))
+        result = mine.runpytest(*LOADED, *self.select, "--junitxml=junit.xml")
+        text = result.stdout.str()
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert "DIFFERS mine · advantages.matches-definition" in text
+        assert "computes: group z-score with ddof 0 (asked: 1); declare ddof=(0,) if it is meant" in text
+        assert "WRONG" not in text
+        document = ET.parse(mine.path / "junit.xml")  # noqa: S314  written by pytest in this test
+        statuses = {item.get("value") for item in document.iter("property") if item.get("name") == "status"}
+        assert "differs" in statuses
+        assert "wrong" not in statuses
+
+    def test_it_passes_under_fail_on_wrong(self, mine: pytest.Pytester) -> None:
+        self.another(mine, RIGHT.replace("ddof=ddof", "ddof=0"))
+        result = mine.runpytest(*LOADED, *self.select, "--gates-fail-on=wrong")
+        assert result.ret == pytest.ExitCode.OK
+        assert "GradeWarning: differs: mine" in result.stdout.str()
+
+    def test_a_mistake_is_wrong(self, mine: pytest.Pytester) -> None:
+        self.another(mine, self.mistake)
+        text = mine.runpytest(*LOADED, *self.select, "-x").stdout.str()
+        assert "WRONG mine · advantages.matches-definition" in text
+
+    @pytest.mark.parametrize(("text", "code"), [("another", 0), ("mistake", 1)])
+    def test_a_waiver_of_differs(self, mine: pytest.Pytester, text: str, code: int) -> None:
+        """It waives another choice, and no mistake."""
+        self.another(mine, self.mistake if text == "mistake" else RIGHT.replace("ddof=ddof", "ddof=0"))
+        waiver = 'id = "advantages.*"\nsubject = "mine"\ngrade = "differs"\nreason = "meant"\nissue = "#1"\n'
+        mine.path.joinpath("pyproject.toml").write_text("")
+        mine.path.joinpath("gates.toml").write_text(f'[[waivers]]\n{waiver}owner = "ada"\nexpires = 2999-01-31\n')
+        assert mine.runpytest(*LOADED, *self.select).ret == code

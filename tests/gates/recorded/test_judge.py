@@ -14,6 +14,7 @@ from gates.recorded.step import Step
 from gates_reference.algorithms import ALGORITHMS
 from gates_reference.oracle import losses
 from gates_reference.oracle import ratio as oracle
+from gates_reference.oracle.losses import KL_AGGREGATIONS
 
 STEP = EXAMPLE.recorded("none")
 NO_ADVANTAGES = ("scale", "ddof", "eps", "eps_mode", "baseline")
@@ -61,18 +62,19 @@ class TestExample:
         assert 0.9 * known < seen < known
 
     @pytest.mark.parametrize(
-        ("mistake", "quantity", "computes"),
+        ("mistake", "quantity", "status", "computes"),
         [
-            ("mask", "policy_loss", "completion mask shifted by one position to the right"),
-            ("clip", "policy_loss", "r·A without a clip"),
-            ("ddof", "group_advantages", "group z-score with ddof 0, ε 0.0001 add (mlx-lm-lora) (asked: group z-score with"),
-            ("kl", "metric.kl", "k3, averaged over the padded width"),
+            ("mask", "policy_loss", "wrong", "completion mask shifted by one position to the right"),
+            ("clip", "policy_loss", "differs", "r·A without a clip"),
+            ("ddof", "group_advantages", "differs", "group z-score with ddof 0, ε 0.0001 add (mlx-lm-lora) (asked: group z-"),
+            ("kl", "metric.kl", "wrong", "k3, averaged over the padded width"),
         ],
     )  # fmt: skip
-    def test_a_mistake_is_named(self, tmp_path: Path, mistake: str, quantity: str, computes: str) -> None:
-        """One quantity is wrong and named, the others are correct."""
+    def test_a_mistake_is_named(self, tmp_path: Path, mistake: str, quantity: str, status: str, computes: str) -> None:
+        """One quantity is wrong, or another choice, and named; the others are correct."""
         findings = verdicts(write(tmp_path / "step.safetensors", mistake=mistake))
-        assert [name for name, finding in findings.items() if finding.status == "wrong"] == [quantity]
+        bad = {name: finding.status for name, finding in findings.items() if finding.status in {"wrong", "differs"}}
+        assert bad == {quantity: status}
         assert findings[quantity].computes.startswith(computes)
 
     def test_another_sampler_temperature_is_reported(self, tmp_path: Path) -> None:
@@ -121,6 +123,35 @@ class TestLoss:
         path = write(
             tmp_path / "step.safetensors", defined(settings), metadata(settings), without=("kl_estimator", "kl_ratio")
         )
+        step = Step(open_step(path))
+        for at_once in (1 << 16, 48):
+            assert loss.compare(step, step.file.settings, at_once=at_once).holds
+
+    @pytest.mark.parametrize("algorithm", ["grpo", "dapo", "dr_grpo"])
+    @pytest.mark.parametrize("mean", KL_AGGREGATIONS)
+    def test_a_kl_with_its_own_mean_adds_up(self, tmp_path: Path, algorithm: str, mean: str) -> None:
+        """`kl_aggregation` is a setting; in pieces the KL has its own share of the step."""
+        settings = {**keywords(algorithm), "beta": 0.3, "kl_estimator": "k3", "kl_ratio": "none"}
+        settings["kl_aggregation"] = mean
+        path = write(tmp_path / "step.safetensors", defined(settings), metadata(settings))
+        step = Step(open_step(path))
+        for at_once in (1 << 16, 48):
+            errors = loss.compare(step, step.file.settings, at_once=at_once)
+            assert errors.holds, (errors.loss.summary, errors.gradient)
+        assert not loss.compare(step, {**step.file.settings, "beta": 0.303}, at_once=48).holds
+
+    def test_a_kl_with_its_own_mean_and_rows_left_out(self, tmp_path: Path) -> None:
+        """Rows without tokens change the mean over rows, not that of the KL over tokens."""
+        settings = {**keywords("grpo"), "beta": 0.3, "kl_estimator": "k3", "kl_ratio": "none"}
+        settings["kl_aggregation"] = "token-mean"
+        kept = np.arange(16) // 4 != 1
+        arrays = {name: STEP[name][kept] for name in ("policy", "old", "reference", "advantages", "mask")}
+        rows = losses.policy_loss(**arrays, **settings)
+        gradient = np.zeros(STEP["policy"].shape, np.float32)
+        gradient[kept] = rows.gradient
+        mask = STEP["mask"] & kept[:, None]
+        tensors = {"mask": mask, "loss": np.float32(rows.loss), "gradient": gradient}
+        path = write(tmp_path / "step.safetensors", tensors, {**metadata(settings), "empty_rows": "left-out"})
         step = Step(open_step(path))
         for at_once in (1 << 16, 48):
             assert loss.compare(step, step.file.settings, at_once=at_once).holds
@@ -315,7 +346,10 @@ class TestAdvantages:
         """Advantages of the example, which are its group's z-scores, where the batch's are asked for."""
         batch = {"baseline": "batch", "scale": "batch"}
         found = verdicts(write(tmp_path / "step.safetensors", settings=batch))["group_advantages"]
-        assert found.status == "wrong"
+        assert (found.status, found.declare) == (
+            "differs",
+            "write `scale` 'group', `baseline` 'mean' if it is meant",
+        )
         assert "asked: batch z-score with ddof 1" in found.computes
 
     def test_advantages_may_be_repeated_on_tokens(self, tmp_path: Path) -> None:
