@@ -33,7 +33,7 @@ def interpreter(folder: Path, checkout: Path) -> str:
     """Return an interpreter that has NumPy, and `gates` from this checkout."""
     venv.create(folder / "venv", symlinks=True)
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    (site / "paths.pth").write_text(f"{checkout}\n{Path(np.__file__).parents[1]}\n")
+    (site / "paths.pth").write_text(f"{checkout}\n{checkout / 'reference'}\n{Path(np.__file__).parents[1]}\n")
     return str(folder / "venv" / "bin" / "python")
 
 
@@ -48,7 +48,7 @@ def test_a_shipped_subject_with_code_of_another_checkout_is_refused(tmp_path: Pa
     with pytest.raises(ConfigurationError) as refused:
         Worker.start(baseline(python), threads=1)
     message = str(refused.value)
-    for part in (python, str(copy / "gates"), str(ROOT / "gates"), f"pip install -e {ROOT}"):
+    for part in (python, str(copy / "gates"), f"runs from {ROOT};", f"pip install -e {ROOT}"):
         assert part in message
     assert "\n" not in message
 
