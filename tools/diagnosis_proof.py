@@ -3,10 +3,10 @@
     .venv/bin/python tools/diagnosis_proof.py                    # every program: two minutes; recorded
     .venv/bin/python tools/diagnosis_proof.py loss_max_for_min   # one program, not recorded
 
-The programs are tests/bugs/{blind,known,odd,unseen,fresh}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of
+The programs are tests/bugs/{blind,known,odd,unseen,fresh,second}/FAMILY_NAME.py, each a whole subject with one bug or two. Those of
 `blind` were written before their author had seen the edits of gates/diagnosis, those of `known` together with the edits, and
-those of `odd` to be unlike any edit. `unseen` and `fresh` were written by somebody who never saw an edit or a mutant, and
-committed before the first measurement (`FIRST`); edits were added after that of `unseen`, `fresh` was measured then. Each is judged by the definitions of its op, and wrong ops are diagnosed as in `gates check`. A
+those of `odd` to be unlike any edit. `unseen`, `fresh` and `second` were written by three authors who never saw an edit or
+a mutant, and committed before the first measurement (`FIRST`); edits were added between the three. Each is judged by the definitions of its op, and wrong ops are diagnosed as in `gates check`. A
 program has its expectation: COMPUTES is part of the name, or None if no edit or pair of edits is this bug; then WHERE is
 part of the reported location. Unseen programs have SAYS instead, what any honest name says: of each text one of the words
 between bars. Where a right name has other words, `RIGHT` holds them. Mutants are no evidence of naming: most are edits, which the search holds as candidates.
@@ -46,17 +46,26 @@ from gates.run.execute import opened
 from gates.run.plan import Options, PlannedCase, plan, runs_a_model
 from gates.subjects import catalogue
 
-FOLDERS = tuple(proofs.ROOT / "tests" / "bugs" / name for name in ("blind", "known", "odd", "unseen", "fresh"))
+FOLDERS = tuple(
+    proofs.ROOT / "tests" / "bugs" / name for name in ("blind", "known", "odd", "unseen", "fresh", "second")
+)
 RIGHT = {  # right names that the author's words do not foresee, read by hand
     "unseen/loss_arithmetic_row_ratio.py": "the mean of a row's ratios, not exp of the mean",
     "unseen/loss_cap_not_detached.py": "a capped ratio that has a gradient",
     "unseen/loss_rows_not_averaged.py": "sum over tokens / L_max, not divided by B",
     "fresh/loss_capped_tokens_dropped.py": "tokens beyond the cap left out, not weighed by the cap",
     "fresh/weights_bounds_of_logs.py": "bounds of D, not of exp(D)",
+    "second/advantages_layout.py": "groups of every P-th row (P prompts), as if rows were member-major",
+    "second/kl_axis.py": "the sum of each row",  # times 1 / tokens: the batch's
+    "second/loss_cispo.py": "a capped ratio that has a gradient",
+    "second/metrics_abs.py": "the 99% quantile of D, not of |D|",
+    "second/ratio_sequence.py": "the mean of a row's ratios, not exp of the mean",
+    "second/rewards_overlong.py": "the excess in tokens, not over L_c",  # bounded by -1: the same for whole lengths
 }
-FIRST = {  # measured once, before any edit was added for them; names read by hand; the programs' commits are f00d47d and c8db15b
+FIRST = {  # measured once, before any edit was added for them; names read by hand; the programs' commits are f00d47d, c8db15b and 426893d
     "unseen": {"commit": "75c6b39", "programs": 40, "named": 31, "unnamed": 9, "misnamed": 0},
     "fresh": {"commit": "9410d88", "programs": 20, "named": 16, "unnamed": 3, "misnamed": 1},
+    "second": {"commit": "cb8f5f6", "programs": 20, "named": 16, "unnamed": 4, "misnamed": 0},
 }
 RECORD = proofs.ROOT / "results" / "judge" / "diagnosis.json"
 LEAST = 0.9  # least share of named programs among those described by an edit or a pair of edits
