@@ -242,7 +242,13 @@ def _by_output(search: Search, candidates: Sequence[Candidate], tried: int) -> D
     if diagnosis is None or diagnosis.kind == "ambiguous":
         return diagnosis
     words = f"the loss as asked, its gradient that of: {diagnosis.words}"
-    return replace(diagnosis, words=words, outputs=("gradient",), changes={})  # which no declaration says
+    return _of_one_output(diagnosis, words, "gradient")
+
+
+def _of_one_output(diagnosis: Diagnosis, words: str, output: str) -> Diagnosis:
+    """Return the diagnosis of a loss and a gradient of two definitions: a mistake, which no declaration says."""
+    kind: Kind = "mistake" if diagnosis.kind == "convention" else diagnosis.kind
+    return replace(diagnosis, kind=kind, words=words, outputs=(output,), changes={})
 
 
 def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
@@ -252,7 +258,7 @@ def _by_loss(search: Search, candidates: Sequence[Candidate], tried: int) -> Dia
         return None
     if diagnosis := _named(first_matches(search, candidates, ("loss",)), tried):
         words = f"the gradient as asked, its loss that of: {diagnosis.words}"
-        return replace(diagnosis, words=words, outputs=("loss",), changes={})  # which no declaration says
+        return _of_one_output(diagnosis, words, "loss")
     for times in chain.from_iterable(scaled(search, Candidate(), ("loss",), by=by) for by in (constant, quotient)):
         if search.distance(times, outputs=("loss",)) <= MATCH:
             words = f"the gradient fits, the loss is off by a factor: times {times.factor.words}"

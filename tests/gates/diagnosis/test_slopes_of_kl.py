@@ -56,6 +56,18 @@ def test_the_test_s_own_kl() -> None:
     np.testing.assert_allclose(np.where(mask, ESTIMATES["k3"](d), 0.0), want, rtol=1e-9, atol=1e-12)
 
 
+def test_a_gradient_of_another_aggregation_is_a_mistake() -> None:
+    """Loss and gradient of two definitions are nobody's choice, though each by itself is one."""
+    samples = []
+    for call in calls(PROGRAM, "loss.dapo.matches-definition-ragged"):
+        (dapo,) = of_oracle(PROGRAM, [call])
+        (grpo,) = of_oracle(PROGRAM, [{**call, "algorithm": "grpo"}])
+        samples.append(Sample(call, {"loss": dapo.got["loss"], "gradient": grpo.got["gradient"]}))
+    diagnosis = diagnose(PROGRAM, samples)
+    assert diagnosis.words.startswith("the loss as asked, its gradient that of: ")
+    assert (diagnosis.kind, diagnosis.changes) == ("mistake", {})
+
+
 @pytest.mark.parametrize(
     ("value", "slope"),
     [("k3", "k2"), ("k1", "k2"), ("|d|", "k2"), ("k3", "k1"), ("k2", "k1"), ("k1", "k3"), ("k2", "k3")],
