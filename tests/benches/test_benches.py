@@ -171,7 +171,8 @@ def test_inputs_never_change() -> None:
 
 
 def test_asv_installs_the_same_versions() -> None:
-    """Its environment has the wheel's dependencies at the pinned versions."""
-    (install,) = json.loads((ROOT / "asv.conf.json").read_text())["install_command"]
+    """Its environment has the wheels of HEAD, and their dependencies at the pinned versions."""
+    kernels, install = json.loads((ROOT / "asv.conf.json").read_text())["install_command"]
+    assert "tools/install_kernels.py {build_cache_dir}/kernels" in kernels
     assert "--constraint {conf_dir}/constraints.txt {wheel_file}[trainer]" in install
     assert np.__version__ in (ROOT / "constraints.txt").read_text()
