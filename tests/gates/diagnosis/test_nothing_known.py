@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from edited import calls, changed, edits_of, of_edits, of_oracle
 
+from gates.diagnosis import search
 from gates.diagnosis.diagnose import diagnose
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs
@@ -17,6 +18,7 @@ from gates_reference.oracle.advantages import group_advantages
 
 PROGRAMS = programs()
 LOSS, DPO = "loss.grpo.matches-definition-ragged", "preference.dpo.matches-definition-plain-ordinary-float32"
+MOST = 800  # evaluations of plain values: three for each edit
 Place = Callable[[Inputs], Any]
 
 
@@ -142,12 +144,17 @@ def test_a_number_that_is_not_finite(number: float) -> None:
     assert (found.kind, found.words) == ("nothing known", "")
 
 
-def test_one_statistic_that_nobody_knows() -> None:
-    """One wrong statistic among right ones has no name."""
+def test_one_statistic_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong statistic among right ones has no name, and costs a second: no common factor fits edits of the others."""
+    evaluated: list[Any] = []
+    values = search.values
+    monkeypatch.setattr(search, "values", lambda *arguments: evaluated.append(arguments) or values(*arguments))
     program = PROGRAMS["ratio_statistics"]
     samples = of_oracle(program, calls(program, "sixteen-rows-holes-typical-float32"))
     for index, sample in enumerate(samples):
         sample.got["k3"][...] *= 1.3 + 0.1 * index
+    assert diagnose(program, samples, pairs=False).kind == "nothing known"
+    assert len(evaluated) < MOST
     assert diagnose(program, samples).kind == "nothing known"
 
 
