@@ -67,6 +67,7 @@ def diagnose(
     *,
     pairs: bool = True,
     coarse: bool = True,
+    searches: dict[bool, Search] | None = None,
 ) -> Diagnosis:
     """Name what was computed, or locate its difference from what was asked.
 
@@ -76,11 +77,14 @@ def diagnose(
         asked: the choices that are asked; by default those of the calls.
         pairs: whether two edits at once are tried.
         coarse: whether lower precision is a name.
+        searches: those of an earlier diagnosis of the same samples, by whether they are narrowed; what they evaluated is kept.
     """
     choices = program.asked(samples[0].inputs) if asked is None else asked
 
     def search(*, coarse: bool) -> Diagnosis:
-        return _diagnosed(program, samples, choices, pairs=pairs, coarse=coarse)
+        kept = {} if searches is None else searches
+        started = kept.setdefault(narrowed(), Search(program, samples, choices))
+        return _diagnosed(started, pairs=pairs, coarse=coarse)
 
     return _in_either(samples, search, coarse=coarse)
 
@@ -99,10 +103,7 @@ def _in_either(samples: Sequence[Sample], search: Callable[..., Diagnosis], *, c
     return replace(narrow, words=f"{narrow.words} ({IN_FLOAT32})")
 
 
-def _diagnosed(
-    program: Program, samples: Sequence[Sample], choices: Choices, *, pairs: bool = True, coarse: bool = True
-) -> Diagnosis:
-    search = Search(program, samples, choices)
+def _diagnosed(search: Search, *, pairs: bool = True, coarse: bool = True) -> Diagnosis:
     base = Candidate()
     rho = search.distance(base, enough=COARSE)
     if rho <= MATCH:
@@ -112,7 +113,7 @@ def _diagnosed(
         tried += len(candidates)
         if diagnosis := named(search, candidates, tried):
             return diagnosis
-    return Diagnosis("nothing known", where=where(program, search), tried=tried)
+    return Diagnosis("nothing known", where=where(search.program, search), tried=tried)
 
 
 def diagnose_near(program: Program, samples: Sequence[Sample]) -> Diagnosis:
@@ -212,7 +213,7 @@ def _identified(program: Program, samples: Sequence[Sample], choices: Choices, *
     near = [candidate for candidate in edited if search.near(candidate, room)]
     if diagnosis := _named(first_matches(search, near), len(presets) + len(edited)):
         return diagnosis
-    return _diagnosed(program, samples, choices, coarse=coarse)
+    return _diagnosed(search, coarse=coarse)
 
 
 def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis | None:

@@ -231,3 +231,20 @@ class TestUnscored:
         assert found.words == "unscored rewards counted as 0"
         found = diagnose(self.program, of_oracle(self.program, self.inputs(), spread))
         assert found.words == "one unscored reward makes its whole group NaN"
+
+
+def test_a_second_search_keeps_what_the_first_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A more thorough diagnosis of the same answers computes no limits twice."""
+    program, evaluated = PROGRAMS["preference_loss"], []
+    samples = of_oracle(program, calls(program, DPO))
+    for sample in samples:
+        sample.got["gradient"][...] *= np.where(np.arange(sample.got["gradient"].size) % 2, 1.3, 1.0).reshape(
+            sample.got["gradient"].shape
+        )
+    evaluate = search.evaluate
+    monkeypatch.setattr(search, "evaluate", lambda *arguments: evaluated.append(arguments) or evaluate(*arguments))
+    searches: dict[bool, search.Search] = {}
+    for count in (True, False):
+        evaluated.clear()
+        assert diagnose(program, samples, pairs=False, searches=searches).kind == "nothing known"
+        assert bool(evaluated) == count
