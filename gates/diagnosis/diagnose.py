@@ -334,9 +334,8 @@ def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diag
     if not any(search.distance(one, enough=coarse) < coarse and _rounded(search, one) for one in likely):
         return None
     (rho, best), *others = _ranked(search, likely, coarse)
-    told = (
-        ("gradient",) if "gradient" in search.outputs else ()
-    )  # a loss in half precision tells no two apart by itself
+    # a loss in half precision tells no two apart by itself
+    told = ("gradient",) if "gradient" in search.outputs else ()
     others = [(far, one) for far, one in others if not search.same(one, best, told)]
     best = next(one for one in likely if one is best or search.same(one, best))  # what is asked is named first
     if rho >= coarse or (others and others[0][0] < APART * rho) or not _rounded(search, best):
