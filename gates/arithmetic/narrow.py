@@ -29,6 +29,14 @@ def in_float32() -> Iterator[None]:
         _narrowed.reset(token)
 
 
+def of_half(values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Return whether each value is a number of bfloat16 or of float16."""
+    wide = np.ascontiguousarray(values, np.float32)
+    with np.errstate(all="ignore"):
+        held = (wide.view(np.uint32) & 0xFFFF == 0) | (wide.astype(np.float16) == wide)
+    return np.asarray(held & np.isfinite(wide), np.bool_)
+
+
 def narrowed() -> bool:
     """Whether programs are bounded as programs in float32 whatever their data."""
     return _narrowed.get()

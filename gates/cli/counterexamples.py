@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import typer
 
@@ -97,7 +99,16 @@ class Failures:
                 (planned.subject.python for planned in self.cases if planned.subject.name == kept.verdict.subject), None
             ),
             model=self.options.model if kept.counterexample and kept.counterexample.models else None,
+            subject_file=self._subject_file(kept.verdict.subject),
+            time_limit=self.options.time_limit,
         )
+
+    def _subject_file(self, name: str) -> str | None:
+        """Return the file of a user's subject, from the folder of the results."""
+        entry = next((planned.subject.entry for planned in self.cases if planned.subject.name == name), None)
+        if name in self.subjects or entry is None:
+            return None
+        return Path(os.path.relpath(entry, self.writer.path.parent.resolve())).as_posix()
 
     def show(self) -> None:
         """Print each failure with the command that judges it again."""

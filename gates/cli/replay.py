@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gates.cli import time_limits
+
 EXAMPLES = """Examples:
 
 gates replay results/runs/check-….counterexamples/loss.grpo.matches-definition-mine.safetensors
@@ -24,6 +26,14 @@ def replay(
     model: Annotated[
         str | None, typer.Option(metavar="M", help="The model of `gates check --model`, if it had one.")
     ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            callback=time_limits.positive,
+            metavar="SECONDS",
+            help="Time of each call, as for `gates check`. Default: that of its case, mostly 20.",
+        ),
+    ] = None,
     emit_test: Annotated[
         bool, typer.Option("--emit-test", help="Write a pytest file that fails while the bug exists.")
     ] = False,
@@ -34,7 +44,7 @@ def replay(
 ) -> None:
     """Judge a counterexample again: exit code 1 if it fails, 0 if it holds, 3 if the subject lacks the op.
 
-    Without --python a subject file runs in the interpreter named by tool.gates in pyproject.toml, if any.
+    Without --python a subject file runs in the interpreter named by tool.gates in pyproject.toml, if any; its time_limit holds too.
     """
     import json
     import shlex
@@ -51,10 +61,18 @@ def replay(
     if out is not None and not emit_test:
         raise ConfigurationError("--out names the file that --emit-test writes; give both")
     recorded, registry = read(file), setup.registry()
-    interpreter = setup.interpreter(python or settings.read(settings.root(Path.cwd())).python)
+    project = settings.read(settings.root(Path.cwd()))
+    interpreter = setup.interpreter(python or project.python)
     chosen = replaying.subject_of(recorded, registry, subject, interpreter)
     model = setup.model(model)
-    outcome = replaying.replay(recorded, registry, chosen, model)
+    outcome = replaying.replay(
+        recorded,
+        registry,
+        chosen,
+        model,
+        time_limit=project.time_limit if time_limit is None else time_limit,
+        time_limit_option="--time-limit",
+    )
     if emit_test:
         path = emitting.emit(file, recorded, outcome, chosen, registry, out, model)
         pytest = f"{shlex.quote(str(chosen.python))} -m pytest" if chosen.python else "pytest"

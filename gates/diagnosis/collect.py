@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from gates.diagnosis import samples
 from gates.diagnosis.agreement import explains
 from gates.diagnosis.diagnose import Diagnosis, diagnose, diagnose_rare
+from gates.diagnosis.search import Search
 from gates.families.program import Program, Sample
 from gates.families.programs import programs
 from gates.model import Subject, Verdict
@@ -199,23 +200,29 @@ class _Asked:
     worker: Worker
     planned: _Planned
     answers: dict[str, list[Sample]] = field(default_factory=dict)
+    searches: dict[str, dict[bool, Search]] = field(default_factory=dict)  # by case, for a more thorough one
 
     def diagnosed(self, verdict: Verdict, *, thorough: bool) -> _DiagnosedCase | None:
         """Diagnose a case; None if the subject answered too few calls."""
         answered = self.answered(verdict)
         if len(answered) < samples.LEAST:
             return None
-        return _DiagnosedCase(diagnose(self.program, answered, pairs=thorough, coarse=thorough), verdict, len(answered))
+        kept = self.searches.setdefault(self._key(verdict), {})
+        diagnosis = diagnose(self.program, answered, pairs=thorough, coarse=thorough, searches=kept)
+        return _DiagnosedCase(diagnosis, verdict, len(answered))
 
     def explained(self, diagnosis: Diagnosis, verdict: Verdict) -> bool:
         """Whether the name of another case explains this one; it does if the subject answered too few calls."""
         answered = self.answered(verdict)
         return len(answered) < samples.LEAST or explains(self.program, diagnosis, answered)
 
+    def _key(self, verdict: Verdict) -> str:
+        return f"{verdict.gate} {verdict.case}"
+
     def answered(self, verdict: Verdict) -> list[Sample]:
         """Return the subject's answers to the designed calls of a case."""
         case = chosen(self.planned[verdict.gate, verdict.subject, verdict.case], self.worker.hello)
-        key = f"{verdict.gate} {verdict.case}"
+        key = self._key(verdict)
         if key not in self.answers:
             example = samples.example(case.gate, case.case, verdict.seed, self.program.op)
             self.answers[key] = samples.ask(self.program, self.worker, example) if example is not None else []

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from gates.arithmetic.narrow import in_float32
+from gates.arithmetic.narrow import in_float32, narrowed, of_half
 from gates.diagnosis.factors import constant, quotient
 from gates.diagnosis.search import APART, MATCH, SURE, Candidate, Search, difference, first_matches, scaled
 from gates.families.program import Choices, Edit, Program, Sample
@@ -23,6 +23,8 @@ COARSE = 1e5  # limits: half precision where float32 is asked; what lies farther
 COARSE_OF_FLOAT64 = 1e9  # float32 where float64 is asked: 2⁵³/2²⁴ is 5e8
 HALF = 0.05  # relative error of a loss in half precision
 COARSEST = 2.0**-7  # relative error of a number of bfloat16, rounded twice
+ASKED = "what is asked"
+FROM_HALF = "cannot be told from half-precision arithmetic of"  # it may be a mistake too: at half precision many hide
 BESIDE = (0.95, 1.05)  # of a size: one that gives the same outputs leaves the size open
 SMALLEST, LARGEST = 0.02, 1e6  # of a size that is checked so; an ε may be below rounding
 SHIFTED = 3.0  # the mean error in deviations: a rounding's, truncated ones included, has less
@@ -65,6 +67,7 @@ def diagnose(
     *,
     pairs: bool = True,
     coarse: bool = True,
+    searches: dict[bool, Search] | None = None,
 ) -> Diagnosis:
     """Name what was computed, or locate its difference from what was asked.
 
@@ -74,11 +77,14 @@ def diagnose(
         asked: the choices that are asked; by default those of the calls.
         pairs: whether two edits at once are tried.
         coarse: whether lower precision is a name.
+        searches: those of an earlier diagnosis of the same samples, by whether they are narrowed; what they evaluated is kept.
     """
     choices = program.asked(samples[0].inputs) if asked is None else asked
 
     def search(*, coarse: bool) -> Diagnosis:
-        return _diagnosed(program, samples, choices, pairs=pairs, coarse=coarse)
+        kept = {} if searches is None else searches
+        started = kept.setdefault(narrowed(), Search(program, samples, choices))
+        return _diagnosed(started, pairs=pairs, coarse=coarse)
 
     return _in_either(samples, search, coarse=coarse)
 
@@ -89,16 +95,15 @@ def _in_either(samples: Sequence[Sample], search: Callable[..., Diagnosis], *, c
     if diagnosis.kind not in {"lower precision", "nothing known"} or not in_float64(samples):
         return diagnosis
     with in_float32():
-        narrow = search(coarse=False)
-    if narrow.kind in {"lower precision", "nothing known", "ambiguous"}:
+        narrow = search(coarse=coarse)
+    if narrow.kind == "lower precision":
+        return narrow if diagnosis.kind == "nothing known" else diagnosis
+    if narrow.kind in {"nothing known", "ambiguous"}:
         return diagnosis
     return replace(narrow, words=f"{narrow.words} ({IN_FLOAT32})")
 
 
-def _diagnosed(
-    program: Program, samples: Sequence[Sample], choices: Choices, *, pairs: bool = True, coarse: bool = True
-) -> Diagnosis:
-    search = Search(program, samples, choices)
+def _diagnosed(search: Search, *, pairs: bool = True, coarse: bool = True) -> Diagnosis:
     base = Candidate()
     rho = search.distance(base, enough=COARSE)
     if rho <= MATCH:
@@ -108,7 +113,7 @@ def _diagnosed(
         tried += len(candidates)
         if diagnosis := named(search, candidates, tried):
             return diagnosis
-    return Diagnosis("nothing known", where=where(program, search), tried=tried)
+    return Diagnosis("nothing known", where=where(search.program, search), tried=tried)
 
 
 def diagnose_near(program: Program, samples: Sequence[Sample]) -> Diagnosis:
@@ -208,7 +213,7 @@ def _identified(program: Program, samples: Sequence[Sample], choices: Choices, *
     near = [candidate for candidate in edited if search.near(candidate, room)]
     if diagnosis := _named(first_matches(search, near), len(presets) + len(edited)):
         return diagnosis
-    return _diagnosed(program, samples, choices, coarse=coarse)
+    return _diagnosed(search, coarse=coarse)
 
 
 def _named(matches: Sequence[tuple[Candidate, float]], tried: int) -> Diagnosis | None:
@@ -279,9 +284,7 @@ def _half(search: Search) -> bool:
     """Whether every loss is a number of half precision near what is asked, which explains its error."""
     for index, sample in enumerate(search.samples):
         got, value = float(sample.got["loss"]), float(search.evaluated(Candidate(), index)["loss"][0])
-        bits = int(np.float32(got).view(np.uint32)) if math.isfinite(got) else 1
-        held = bits & 0xFFFF == 0 or float(np.float16(got)) == got
-        if not held or abs(got - value) > COARSEST * abs(value):
+        if not of_half(got).all() or abs(got - value) > COARSEST * abs(value):
             return False
     return True
 
@@ -329,24 +332,32 @@ def _of_quantity(search: Search, output: str) -> str:
 
 
 def _coarse(search: Search, candidates: Sequence[Candidate], tried: int) -> Diagnosis | None:
-    """Return the nearest candidate in lower precision, if every other one is `APART` times farther."""
-    double = in_float64(search.samples)
+    """Return the nearest candidate whose half-precision arithmetic the outputs may be, if every other one is `APART` times farther."""
+    double = in_float64(search.samples) and not narrowed()
     coarse = COARSE_OF_FLOAT64 if double else COARSE
     share = SURE if double else HALF
     likely = [one for one in candidates if search.possible(one, within=coarse, share=share)]
     if not any(search.distance(one, enough=coarse) < coarse and _rounded(search, one) for one in likely):
         return None
-    ranked = sorted(((search.distance(one, enough=coarse), one) for one in candidates), key=lambda pair: pair[0])
-    (rho, best), *others = ranked
-    told = (
-        ("gradient",) if "gradient" in search.outputs else ()
-    )  # a loss in half precision tells no two apart by itself
+    (rho, best), *others = _ranked(search, likely, coarse)
+    # a loss in half precision tells no two apart by itself
+    told = ("gradient",) if "gradient" in search.outputs else ()
     others = [(far, one) for far, one in others if not search.same(one, best, told)]
-    best = next(one for one in candidates if one is best or search.same(one, best))  # what is asked is named first
+    best = next(one for one in likely if one is best or search.same(one, best))  # what is asked is named first
     if rho >= coarse or (others and others[0][0] < APART * rho) or not _rounded(search, best):
         return None
-    computed = f"{best.sentence if best.edits else 'what is asked'}, in lower precision"
-    return Diagnosis("lower precision", computed, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
+    words = f"{FROM_HALF} {best.sentence if best.edits else ASKED}"
+    return Diagnosis("lower precision", words, rho=rho, next_rho=others[0][0] if others else APART, tried=tried)
+
+
+def _ranked(search: Search, candidates: Sequence[Candidate], coarse: float) -> list[tuple[float, Candidate]]:
+    """Return candidates with their distances, nearest first; those `APART` times farther have a lower bound of it."""
+    ranked, enough = [], coarse
+    for candidate in candidates:
+        rho = search.distance(candidate, enough=enough)
+        enough = min(enough, APART * rho)
+        ranked.append((rho, candidate))
+    return sorted(ranked, key=lambda pair: pair[0])
 
 
 def in_float64(samples: Sequence[Sample]) -> bool:

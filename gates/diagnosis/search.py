@@ -69,11 +69,15 @@ class Search:
     _alike: list[tuple[Candidate, Candidate]] = field(default_factory=list)
     _elsewhere: list[Any] = field(default_factory=list)
     _table: Array | None = None
+    _outputs: tuple[str, ...] = ()
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """The outputs that every sample has."""
-        return tuple(name for name in self.program.outputs if all(name in sample.got for sample in self.samples))
+        if not self._outputs:
+            named = (name for name in self.program.outputs if all(name in sample.got for sample in self.samples))
+            self._outputs = tuple(named)
+        return self._outputs
 
     def evaluated(self, candidate: Candidate, index: int) -> dict[str, tuple[Array, Array]]:
         """Return value and limit of each output for one sample."""
@@ -182,7 +186,10 @@ class Search:
         return True
 
     def proportion(self, candidate: Candidate, index: int, outputs: Sequence[str]) -> float:
-        """Return the quotient at the largest plain value of a sample; NaN where rounding may decide it or nothing is known."""
+        """Return the quotient at the largest plain value of each output of a sample; inf if these differ.
+
+        It is NaN where rounding may decide it or nothing is known.
+        """
         quotient, sample = math.nan, self.samples[index]
         for output, value in self.single(candidate, index).items():
             if output not in (outputs or self.outputs) or sample.got[output].shape != value.shape or not value.size:
@@ -190,7 +197,10 @@ class Search:
             finite = np.where(np.isfinite(value) & np.isfinite(sample.got[output]), np.abs(value), 0.0)
             if finite.max() > 10.0 * self.room()[index][output].max(initial=0.0):
                 largest = np.unravel_index(np.argmax(finite), value.shape)
-                quotient = float(sample.got[output][largest] / value[largest])
+                of_output = float(sample.got[output][largest] / value[largest])
+                if abs(of_output - quotient) > ALIKE * abs(quotient):
+                    return math.inf
+                quotient = of_output
         return quotient
 
     def quotients(self) -> Array:
@@ -364,6 +374,8 @@ def _proportional(search: Search, candidate: Candidate, outputs: Sequence[str], 
         observed = search.proportion(candidate, index, outputs)
         if math.isnan(observed):
             continue
+        if math.isinf(observed):
+            return False
         if by is constant and math.isnan(factors[0, index]):
             factors = np.full(factors.shape, observed)
         factors = factors[np.abs(factors[:, index] - observed) <= ALIKE * abs(observed)]

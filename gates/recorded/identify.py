@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gates.diagnosis.diagnose import ASKED
 from gates.model import ConfigurationError
 from gates.recorded import naming
 from gates.recorded.finding import DECISIVE, Finding
@@ -54,7 +55,8 @@ def _unknown(step: Step) -> Finding:
         for settings in _with_constants("grpo", {}, step, WIDTHS[:1], sizes):
             diagnosis = search(step, settings, 0)
             if diagnosis is not None and diagnosis.kind in NAMED:
-                description = f"grpo with: {diagnosis.words}"
+                in_half = diagnosis.kind == "lower precision"
+                description = diagnosis.words.replace(ASKED, "grpo") if in_half else f"grpo with: {diagnosis.words}"
                 return Finding(QUANTITY, "cannot tell", f"no settings are written; {HOW}", description)
     return Finding(QUANTITY, "cannot tell", f"no settings are written; {HOW}", "nothing that is known")
 

@@ -88,6 +88,8 @@ def _computed(step: Step, settings: Settings, errors: loss.LossErrors, wrong: Fi
     wrong = replace(wrong, computes=diagnosis.words)
     if diagnosis.kind == "convention" and not errors.outside[0]:
         return _conventional(step, settings, diagnosis, wrong)
+    if diagnosis.kind == "lower precision":  # a grade of the data: within the limits of half precision mistakes hide
+        return replace(wrong, status="imprecise" if step.in_half_precision else "wrong")
     return _named(diagnosis, errors, wrong)
 
 
@@ -108,8 +110,6 @@ def _named(diagnosis: Diagnosis, errors: loss.LossErrors, wrong: Finding) -> Fin
     if diagnosis.kind == "as asked":
         off = IN_FLOAT32 if IN_FLOAT32 in diagnosis.words else f"{diagnosis.rho:.2g} limits off"
         return replace(wrong, status="imprecise", computes=f"what is asked, {off}")
-    if diagnosis.kind == "lower precision":
-        return replace(wrong, status="imprecise")
     where = f"; {diagnosis.where}" if diagnosis.kind == "nothing known" and diagnosis.where else ""
     return replace(wrong, computes=(diagnosis.words or "nothing that is known") + where)
 

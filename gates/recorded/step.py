@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gates.arithmetic.narrow import of_half
 from gates.model import Array, ConfigurationError
 from gates.recorded.file import StepFile
 
@@ -84,6 +85,11 @@ class Step:
                 f"{self.file.path}: tensor `mask` is {values[row, slot]} at [{start + row}, {slot}], must be 0 or 1 everywhere"
             )
         return np.asarray(values, np.bool_)
+
+    @property
+    def in_half_precision(self) -> bool:
+        """Whether every log-prob of the policy is a number of half precision, as a model in bfloat16 gives them."""
+        return all(of_half(self.slots("policy", piece)[piece.mask]).all() for piece in self.pieces())
 
     def pieces(self, start: int = 0, stop: int | None = None, *, at_once: int = AT_ONCE) -> Iterator[Piece]:
         """Yield pieces of at most `at_once` slots, or of one row."""

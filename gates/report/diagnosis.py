@@ -14,12 +14,16 @@ def words(diagnosis: DiagnosisRecord | None) -> str:
     if diagnosis is None:
         return ""
     if diagnosis.computes:
-        verb = "" if diagnosis.kind == "ambiguous" else "computes: "
         meant = f"; declare {diagnosis.declare} if it is meant" if diagnosis.declare else ""
-        return f"{verb}{diagnosis.computes}{meant}"
+        return f"{computing(diagnosis.computes)}{meant}"
     if diagnosis.kind == "as asked":
         return "computes what is asked on ordinary inputs: the difference lies in what these cases add"
     return f"computes nothing that is known; {diagnosis.where}" if diagnosis.where else "computes nothing that is known"
+
+
+def computing(name: str) -> str:
+    """Return `computes: NAME`, or the name alone if it says what cannot be told."""
+    return name if name.startswith("cannot ") else f"computes: {name}"
 
 
 def named(run: Results) -> Results:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gates.diagnosis.identify import Identified
 from gates.errors import ExitCode
+from gates.report.diagnosis import computing
 from gates.results.escape import one_line
 
 NAMED = frozenset(("as asked", "convention", "mistake", "scaled", "constant", "lower precision"))
@@ -30,8 +31,7 @@ def lines(subject: str, identified: Identified) -> str:
         called += f"; error {diagnosis.rho:.2g} of its limits"
     untried = ", ".join(identified.untried)
     parts = [called, *([f"  not tried: {untried}; gates check asks these"] if untried else [])]
-    verb = "" if diagnosis.kind == "ambiguous" else "computes: "
-    return "\n".join(map(one_line, (f"{identified.op} of {subject}  {verb}{words}", *parts)))
+    return "\n".join(map(one_line, (f"{identified.op} of {subject}  {computing(words)}", *parts)))
 
 
 def record(subject: str, identified: Identified) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rich.text import Text
 from gates.errors import ExitCode
 from gates.model import COSTLY, GRADES, Grade, failing
 from gates.recorded.finding import ORDER, Finding
+from gates.report.diagnosis import computing
 from gates.report.screen import MARGIN, STYLES
 from gates.report.wrap import sentence, wrapped
 from gates.results.escape import one_line
@@ -98,7 +99,7 @@ def _row(finding: Finding, width: int) -> list[Text]:
 
 
 def _computes(finding: Finding) -> str:
-    words = finding.computes if finding.computes.startswith("cannot tell") else f"computes: {finding.computes}"
+    words = computing(finding.computes)
     return f"{words}; {finding.declare}" if finding.declare else words
 
 

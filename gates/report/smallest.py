@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,9 +63,21 @@ def command(record: CounterexampleRecord, folder: Path | None = None) -> str:
     """Return the command that judges the input again, relative to the folder of the results, or to here if `folder` is it."""
     if record.file is None:
         return ""
-    options = {"--python": record.python, "--model": record.model}
+    limit = None if record.time_limit is None else f"{record.time_limit:g}"
+    subject = _outside(record, folder)
+    options = {"--subject": subject, "--python": record.python, "--model": record.model, "--time-limit": limit}
     named = [word for option, value in options.items() if value for word in (option, value)]
     return shlex.join(["gates", "replay", str(folder / record.file) if folder else record.file, *named])
+
+
+def _outside(record: CounterexampleRecord, folder: Path | None) -> str | None:
+    """Return the file of the subject if it is not below the folder of the replay, which finds no other by itself."""
+    if record.subject_file is None:
+        return None
+    file = record.subject_file
+    if folder is not None:
+        file = Path(os.path.relpath(folder.resolve() / file, Path.cwd().resolve())).as_posix()
+    return file if file.startswith("../") else None
 
 
 def sentence(record: CounterexampleRecord, folder: Path | None = None) -> str:

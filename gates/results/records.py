@@ -267,6 +267,10 @@ class CounterexampleRecord(StrictRecord):
     finished: bool | None = Field(description="nothing that was tried makes it smaller; false: the time was over")
     python: str | None = Field(None, description="the interpreter that the subject asks for; null: the judge's")
     model: str | None = Field(None, description="what --model named, where the input holds a model")
+    subject_file: str | None = Field(None, description="of a user's subject, from the folder of the results file")
+    time_limit: Number | None = Field(
+        None, description="seconds of each call that the run set; null: those of its case"
+    )
 
 
 class DiagnosisRecord(StrictRecord):

@@ -59,11 +59,16 @@ def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
 
 
 def _relative(folder: Path | None, shard: Path, record: CounterexampleRecord) -> CounterexampleRecord:
-    """Return a shard's record with a file name relative to `folder`, so that `gates replay` finds it."""
+    """Return a shard's record with file names relative to `folder`, so that `gates replay` finds it."""
     if folder is None or record.file is None:
         return record
-    name = Path(os.path.relpath(shard.resolve() / record.file, folder.resolve())).as_posix()
-    return record.model_copy(update={"file": name})
+    names = {"file": record.file, "subject_file": record.subject_file}
+    moved = {
+        field: Path(os.path.relpath(shard.resolve() / name, folder.resolve())).as_posix()
+        for field, name in names.items()
+        if name is not None
+    }
+    return record.model_copy(update=moved)
 
 
 def _plan(run: Results) -> PlanRecord:

@@ -31,6 +31,11 @@ class TimeLimit:
         return cls(seconds, min((FIRST_CALL - 1.0) * seconds, FIRST_CALL_MORE_S))
 
 
+def remedy(option: str) -> str:
+    """Return what the message of a timeout says of the option that sets the limit, if there is one."""
+    return f"; {option} sets another limit" if option else ""
+
+
 @dataclass(slots=True)
 class Timeouts:
     """The timeouts of one run by subject and op. Threads may share it."""

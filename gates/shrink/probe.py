@@ -26,12 +26,12 @@ from gates.model import (
     UnsupportedError,
     Wire,
 )
+from gates.run import time_limits
 from gates.run.choices import chosen
 from gates.run.judge import lacking
 from gates.run.observed import observed
 from gates.run.oracle_cache import OracleCache
 from gates.run.plan import Options, PlannedCase
-from gates.run.time_limits import TimeLimit
 from gates.run.trial import Comparison, OracleError, RunningTrial, Scratch
 from gates.shrink import rollout_cut
 from gates.worker.process import Hello, Worker, WorkerError
@@ -87,6 +87,7 @@ class Asker:
     quick: bool = True
     deadline: float = math.inf  # in time.monotonic(), for every call
     time_limit: float | None = None  # seconds of each call; None: those of its case
+    time_limit_option: str = ""  # the option that sets `time_limit`, which messages name
     worker: Worker | None = field(default=None, init=False)
 
     def ask(self, gate: Gate, case: Case, inputs: Mapping[str, Any], cut: Mapping[str, Any] | None = None) -> Answer:
@@ -108,12 +109,15 @@ class Asker:
             op: str, arguments: Mapping[str, Wire | Recipe], layout: Mapping[str, str], kill_after_s: float | None
         ) -> Outcome:
             arguments = rollout_cut.less(arguments, cut or {})
-            limit = TimeLimit.of(case, Options(time_limit=self.time_limit))
+            limit = time_limits.TimeLimit.of(case, Options(time_limit=self.time_limit))
             left = max(0.0, self.deadline - time.monotonic())
             seconds = min(kill_after_s or limit.seconds, left)
             more = 0.0 if kill_after_s else min(limit.first_more, left - seconds)
+            remedy = time_limits.remedy("" if kill_after_s else self.time_limit_option)
             try:
-                outcome = self.alive().call(op, arguments, limit_s=seconds, layout=layout, first_more_s=more)
+                outcome = self.alive().call(
+                    op, arguments, limit_s=seconds, layout=layout, first_more_s=more, remedy=remedy
+                )
             except KeyboardInterrupt:
                 self.close()  # the worker is in the middle of a call
                 raise

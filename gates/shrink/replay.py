@@ -23,8 +23,24 @@ from gates.subjects import catalogue
 from gates.worker.process import WorkerError
 
 
-def replay(recorded: Counterexample, registry: Registry, subject: Subject, model: str | None = None) -> Answer:
-    """Judge the subject on the recorded input; `model` replaces the tiny model.
+def replay(
+    recorded: Counterexample,
+    registry: Registry,
+    subject: Subject,
+    model: str | None = None,
+    *,
+    time_limit: float | None = None,
+    time_limit_option: str = "",
+) -> Answer:
+    """Judge the subject on the recorded input.
+
+    Args:
+        recorded: the input, and what failed on it.
+        registry: the gates.
+        subject: whom to judge.
+        model: replaces the tiny model.
+        time_limit: the seconds of each call; None: those of its case.
+        time_limit_option: the option that sets it, for the message of a timeout.
 
     Raises:
         ConfigurationError: the gate or the case no longer exists, or the file sets values that the case does not.
@@ -44,7 +60,7 @@ def replay(recorded: Counterexample, registry: Registry, subject: Subject, model
         )
     inputs = with_model(recorded.inputs, model)
     _vet(recorded, gate, case, inputs, model)
-    asker = Asker(subject, quick=recorded.quick)
+    asker = Asker(subject, quick=recorded.quick, time_limit=time_limit, time_limit_option=time_limit_option)
     try:
         return asker.ask(gate, case, inputs, recorded.cut)
     except WorkerError as error:

@@ -12,7 +12,7 @@ from gates.run.inputs import with_model
 from gates.run.judge import TIMEOUT, Judged, judge, lacking
 from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase, seed_of
-from gates.run.time_limits import TimeLimit, Timeouts
+from gates.run.time_limits import TimeLimit, Timeouts, remedy
 from gates.worker.process import Hello, Worker, WorkerError
 
 MODEL_HASH = "model_hash"  # an op without a gate that identifies the judged weights
@@ -80,9 +80,8 @@ class SubjectWorkers:
         """Call an op within the time limit of its case, and count a timeout."""
         name, limit = planned.subject.name, TimeLimit.of(planned.case, self.options)
         more = limit.first_more if op not in worker.answered and self._timeouts.may_compile(name, op) else 0.0
-        option = self.options.time_limit_option
-        remedy = f"; {option} sets another limit" if option else ""
-        outcome = worker.call(op, inputs, limit_s=limit.seconds, layout=layout, first_more_s=more, remedy=remedy)
+        says = remedy(self.options.time_limit_option)
+        outcome = worker.call(op, inputs, limit_s=limit.seconds, layout=layout, first_more_s=more, remedy=says)
         if outcome.kind == "timeout":
             self._timeouts.note(name, op, first=more > 0.0)
         return outcome

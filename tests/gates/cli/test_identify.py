@@ -26,6 +26,8 @@ CONVENTIONS = {{"policy_loss": {{
     "algorithm": ("grpo",), "kl_ratio": ("none",), "clipped": (True,), "weights": (False,), "kl_estimator": (None,), "rows": ("mask",),
 }}}}
 """
+IN_HALF = LOSS.format(mask="mask", more="").replace("float(loss)", "float(np.float16(loss))")
+IN_HALF = IN_HALF.replace("gradient.astype(", "gradient.astype(np.float16).astype(")
 CHECK = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--no-minimise")
 
 
@@ -56,6 +58,17 @@ class TestIdentify:
         done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
         assert done.returncode == 1
         assert "computes: nothing that is known" in done.stdout
+
+    def test_half_precision_tells_no_formula(self, tmp_path: Path) -> None:
+        """`identify` and `check` say so in the same words, and the op is wrong."""
+        (tmp_path / "mine.py").write_text(IN_HALF)
+        done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
+        assert "policy_loss of mine  cannot be told from half-precision arithmetic of " in done.stdout
+        done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
+        assert done.returncode == 1
+        shown = " ".join(done.stdout.split())
+        assert "policy_loss[grpo] cannot be told from half-precision arithmetic of what is asked" in shown
+        assert "WRONG" in shown
 
     @pytest.mark.parametrize(
         ("arguments", "code", "message"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from edited import calls, changed, edits_of, of_edits, of_oracle
 
+from gates.diagnosis import search
 from gates.diagnosis.diagnose import diagnose
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs
@@ -17,6 +18,8 @@ from gates_reference.oracle.advantages import group_advantages
 
 PROGRAMS = programs()
 LOSS, DPO = "loss.grpo.matches-definition-ragged", "preference.dpo.matches-definition-plain-ordinary-float32"
+MOST = 800  # evaluations of plain values: three for each edit
+IN_HALF = "cannot be told from half-precision arithmetic of what is asked"
 Place = Callable[[Inputs], Any]
 
 
@@ -142,12 +145,17 @@ def test_a_number_that_is_not_finite(number: float) -> None:
     assert (found.kind, found.words) == ("nothing known", "")
 
 
-def test_one_statistic_that_nobody_knows() -> None:
-    """One wrong statistic among right ones has no name."""
+def test_one_statistic_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One wrong statistic among right ones has no name, and costs a second: no common factor fits edits of the others."""
+    evaluated: list[Any] = []
+    values = search.values
+    monkeypatch.setattr(search, "values", lambda *arguments: evaluated.append(arguments) or values(*arguments))
     program = PROGRAMS["ratio_statistics"]
     samples = of_oracle(program, calls(program, "sixteen-rows-holes-typical-float32"))
     for index, sample in enumerate(samples):
         sample.got["k3"][...] *= 1.3 + 0.1 * index
+    assert diagnose(program, samples, pairs=False).kind == "nothing known"
+    assert len(evaluated) < MOST
     assert diagnose(program, samples).kind == "nothing known"
 
 
@@ -169,12 +177,13 @@ def test_a_factor_is_named(op: str, name: str, factor: float) -> None:
 @pytest.mark.parametrize(
     ("name", "dtype", "named"),
     [
-        (LOSS, np.float16, ("lower precision", "what is asked, in lower precision")),
+        (LOSS, np.float16, ("lower precision", IN_HALF)),
+        ("loss.grpo.matches-definition-float64", np.float16, ("lower precision", IN_HALF)),
         ("loss.grpo.matches-definition-float64", np.float32, ("as asked", "as asked (computes in float32)")),
     ],
 )
 def test_lower_precision(name: str, dtype: Any, named: tuple[str, str]) -> None:
-    """The definition in half precision is named as such; in float32, whatever the data are, it is what is asked."""
+    """The definition in half precision may be another one; in float32, whatever the data are, it is what is asked."""
     program = PROGRAMS["policy_loss"]
     samples = of_oracle(program, calls(program, name))
     rough = [Sample(s.inputs, {x: y.astype(dtype).astype(np.float64) for x, y in s.got.items()}) for s in samples]
@@ -222,3 +231,20 @@ class TestUnscored:
         assert found.words == "unscored rewards counted as 0"
         found = diagnose(self.program, of_oracle(self.program, self.inputs(), spread))
         assert found.words == "one unscored reward makes its whole group NaN"
+
+
+def test_a_second_search_keeps_what_the_first_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A more thorough diagnosis of the same answers computes no limits twice."""
+    program, evaluated = PROGRAMS["preference_loss"], []
+    samples = of_oracle(program, calls(program, DPO))
+    for sample in samples:
+        sample.got["gradient"][...] *= np.where(np.arange(sample.got["gradient"].size) % 2, 1.3, 1.0).reshape(
+            sample.got["gradient"].shape
+        )
+    evaluate = search.evaluate
+    monkeypatch.setattr(search, "evaluate", lambda *arguments: evaluated.append(arguments) or evaluate(*arguments))
+    searches: dict[bool, search.Search] = {}
+    for count in (True, False):
+        evaluated.clear()
+        assert diagnose(program, samples, pairs=False, searches=searches).kind == "nothing known"
+        assert bool(evaluated) == count

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_line import here
 from steps import EXAMPLE, verdicts, write
 
 from gates.recorded import loss
@@ -203,16 +204,22 @@ class TestLoss:
         assert finding.status == "wrong"
         assert finding.computes.startswith("completion mask shifted by one position to the left")
 
-    def test_lower_precision_is_imprecise(self, tmp_path: Path) -> None:
-        """A loss whose terms were rounded to half precision."""
-        wide = EXAMPLE.loss(STEP, STEP["mask"], 0.2)
+    @pytest.mark.parametrize(("in_half", "status"), [(True, "imprecise"), (False, "wrong")])
+    def test_half_precision(self, tmp_path: Path, *, in_half: bool, status: str) -> None:
+        """A loss rounded to half precision is imprecise if the log-probs are numbers of half precision too."""
+        dtype = np.float16 if in_half else np.float32
+        step = {**STEP, "policy": STEP["policy"].astype(dtype).astype(np.float32)}
+        wide = EXAMPLE.loss(step, STEP["mask"], 0.2)
         tensors = {
+            "policy": step["policy"],
             "loss": wide[0].astype(np.float16).astype(np.float32),
             "gradient": wide[1].astype(np.float16).astype(np.float32),
         }
-        finding = verdicts(write(tmp_path / "step.safetensors", tensors))["policy_loss"]
-        assert finding.status == "imprecise"
-        assert finding.computes == "what is asked, in lower precision"
+        path = write(tmp_path / "step.safetensors", tensors)
+        finding = verdicts(path)["policy_loss"]
+        assert finding.status == status
+        assert finding.computes == "cannot be told from half-precision arithmetic of what is asked"
+        assert f"  {finding.computes}" in here("judge", str(path), cwd=tmp_path).stdout
 
     def test_nan_in_masked_slots_is_fragile(self, tmp_path: Path) -> None:
         """NaN may stand in the inputs; if it reaches the gradient, the loss is fragile."""

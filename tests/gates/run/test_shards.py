@@ -299,6 +299,7 @@ def test_the_smallest_inputs_are_named_from_the_merged_file(tmp_path: Path, out:
             elements_after=2,
             unit="numbers",
             finished=True,
+            subject_file="../x/mine.py",
         )
     )
     whole.parent.mkdir(parents=True, exist_ok=True)
@@ -306,6 +307,7 @@ def test_the_smallest_inputs_are_named_from_the_merged_file(tmp_path: Path, out:
     assert small.file == named
     assert (whole.parent / small.file).is_file()
     assert of_failing.counterexamples[0].file == "1.counterexamples/g0-s.safetensors"
+    assert (whole.parent / str(small.subject_file)).resolve() == tmp_path.resolve() / "x" / "mine.py"
 
 
 def exit_code(runs: list[Results]) -> int:

@@ -1,6 +1,7 @@
 """From a failing check to a test in the user's repository."""
 
 import json
+import shlex
 import shutil
 import signal
 import subprocess
@@ -196,6 +197,37 @@ class TestCommands:
         shutil.move(tmp_path / "mine.py", moved)
         assert run_test(moved / "tests" / "test_bug.py") == 1
         assert run_test(moved / "tests" / "test_bug.py", "numpy") == 0
+
+    def test_the_command_to_replay_names_a_file_elsewhere(self, tmp_path: Path) -> None:
+        """A replay runs no file outside the current folder by itself, so the command names it, and runs unchanged."""
+        (tmp_path / "here").mkdir()
+        (tmp_path / "mine.py").write_text(WRONG_DDOF)
+        options = ["--quick", "--subject", "../mine.py", "--time-limit", "30"]
+        done = gates("check", "advantages.matches-definition", *options, cwd=tmp_path / "here")
+        (line,) = (line for line in done.stdout.splitlines() if line.strip().startswith("gates replay "))
+        assert line.endswith(" --subject ../mine.py --time-limit 30")
+        again = gates(*shlex.split(line)[1:], cwd=tmp_path / "here")
+        assert again.stdout.startswith("fails: mine · advantages.matches-definition · ")
+
+    @pytest.mark.parametrize("by_project", [False, True])
+    def test_a_replay_has_a_time_limit(self, tmp_path: Path, *, by_project: bool) -> None:
+        """That of the option or of the project; the message of a timeout names the option."""
+        (tmp_path / "mine.py").write_text(HANGS)
+        if by_project:
+            (tmp_path / "pyproject.toml").write_text("[tool.gates]\ntime_limit = 0.2\n")
+        settings = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
+        case, inputs = "group-mean-add-ddof1-float32", {"rewards": np.array([0.0, 1.0]), "group_size": 2, **settings}
+        gate = "advantages.matches-definition"
+        entry = str(tmp_path / "mine.py")
+        write(tmp_path / "c.safetensors", changed(gate=gate, case=case, inputs=inputs, subject="mine", entry=entry))
+        done = here("replay", "c.safetensors", *([] if by_project else ["--time-limit", "0.2"]), cwd=tmp_path)
+        assert done.returncode == 1
+        assert "no answer within 1 s (0.2 s, and 0.8 s more for a first call" in done.stdout
+        assert "--time-limit sets another limit" in done.stdout
+
+    def test_a_replay_refuses_an_impossible_time_limit(self, tmp_path: Path) -> None:
+        done = here("replay", "c.safetensors", "--time-limit=0", cwd=tmp_path)
+        assert (done.returncode, "a time limit of 0 s" in done.stderr) == (2, True)
 
     def test_a_replay_runs_the_file_in_the_projects_interpreter(self, tmp_path: Path) -> None:
         """The interpreter of `[tool.gates]` replays the input too, from any folder of the project."""
