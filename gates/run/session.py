@@ -156,6 +156,8 @@ class Tally:
         """What the wrong verdicts are once their ops are diagnosed: wrong, another choice, or waived as such."""
         if not self.counts["wrong"]:
             return set()
+        if not self.wrong:  # counted without their verdicts, of which no op can be told to differ
+            return {"wrong"}
         ops = {(subject, op) for subject, op, _ in self.wrong}
         choices = only_choices(self.wrong, self.differing)
         statuses: set[Status] = {"wrong"} if ops - choices else set()

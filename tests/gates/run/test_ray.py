@@ -131,7 +131,7 @@ def test_without_ray_or_a_cluster_it_is_one_sentence(tmp_path: Path) -> None:
     environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"} if importlib.util.find_spec("ray") is None else None
     if environment is None:
         pytest.skip("Ray is here, and would wait long for a cluster that is not")
-    command = [sys.executable, "-m", "gates", "check", "philox", "--engine", "ray", "--quick"]
+    command = [sys.executable, "-m", "gates", "check", "philox", "--subject", "numpy", "--engine", "ray", "--quick"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "gates: --engine ray needs Ray: pip install 'rl-gates[ray]'\n"
