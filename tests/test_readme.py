@@ -41,10 +41,10 @@ SUBJECTS = [block for kind, block in BLOCKS if kind == "python" and "OPS" in blo
 
 
 @pytest.mark.parametrize("code", SUBJECTS, ids=lambda code: code.splitlines()[0])
-def test_judging_needs_twelve_lines(code: str) -> None:
-    """Judging your own code takes some ten lines in NumPy, torch and MLX."""
+def test_judging_needs_sixteen_lines(code: str) -> None:
+    """Judging your own code takes at most 16 lines, blank ones included, in NumPy, torch and MLX."""
     assert len(SUBJECTS) == 3
-    assert len(code.splitlines()) <= 12
+    assert len(code.splitlines()) <= 16
 
 
 @pytest.mark.parametrize("framework", ["torch", "mlx"])
