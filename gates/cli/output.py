@@ -88,7 +88,7 @@ def end(
 
     runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]
     changes = compare(before, runs[0]) if before else None
-    if screen.form in {"md", "json", "junit"}:
+    if screen.form in {"md", "json", "junit", "sarif"}:
         for piece in pieces(screen.form, runs, changes):
             typer.echo(piece, nl=False)
     elif changes:

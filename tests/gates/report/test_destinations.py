@@ -52,6 +52,7 @@ class TestSuffix:
             ("a.json", "json"),
             ("a.jsonl", "jsonl"),
             ("a.xml", "junit"),
+            ("a.sarif", "sarif"),
             ("a.txt", "text"),
         ],
     )
@@ -96,7 +97,9 @@ class TestRefusals:
 
     @pytest.mark.parametrize("name", ["a.pdf", "a", "a.svg"])
     def test_an_unknown_suffix(self, run: Path, tmp_path: Path, name: str) -> None:
-        with pytest.raises(ConfigurationError, match=r"must end in \.md, \.html, \.json, \.jsonl, \.xml or \.txt"):
+        with pytest.raises(
+            ConfigurationError, match=r"must end in \.md, \.html, \.json, \.jsonl, \.xml, \.sarif or \.txt"
+        ):
             report(run, "--out", tmp_path / name)
         assert not (tmp_path / name).exists()
 
