@@ -56,6 +56,8 @@ def chosen(kind: Kind, file: Path, form: Form | None, out: Path | None) -> Form:
     if out is None or (form is not None and not out.suffix):
         return form or possible[0]
     named = tuple(name for name in SUFFIXES.get(out.suffix.lower(), ()) if name in possible)
+    if str(out) == "-":
+        raise ConfigurationError("--out - is no file; leave it out, and the report is printed")
     if not named:
         raise ConfigurationError(
             f"--out {out}: {file} holds {NAMES[kind]}, so the name must end in {_either(suffixes(kind))}"

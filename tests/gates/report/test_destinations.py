@@ -9,6 +9,7 @@ import pytest
 from runs_on_file import verdict, write
 from typer.testing import CliRunner
 
+from gates.cli import setup
 from gates.cli.verbs import app
 from gates.config.settings import Settings
 from gates.model import ConfigurationError
@@ -94,6 +95,15 @@ class TestSuffix:
 
 class TestRefusals:
     """Usage errors that list what is possible."""
+
+    def test_a_hyphen(self, run: Path) -> None:
+        """Nothing is read from or written to a standard stream by name."""
+        with pytest.raises(ConfigurationError, match=r"--out - is no file; leave it out, and the report is printed"):
+            report(run, "--out", "-")
+        with pytest.raises(ConfigurationError, match=r"cannot read -: .*; standard input is not read: name a file"):
+            report("-")
+        with pytest.raises(ConfigurationError, match="--out - is no folder for results"):
+            setup.writer("check", Path("-"), record=False)
 
     @pytest.mark.parametrize("name", ["a.pdf", "a", "a.svg"])
     def test_an_unknown_suffix(self, run: Path, tmp_path: Path, name: str) -> None:
