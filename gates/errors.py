@@ -51,6 +51,7 @@ REMEDIES = {  # for errors of the machine rather than of the request
     errno.EACCES: ALLOW,
     errno.EPERM: ALLOW,
 }
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 SCARCE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO})
 
 
@@ -60,6 +61,15 @@ class ConfigurationError(Exception):
 
 class FaultError(Exception):
     """Gates, or the machine that it runs on, failed: disk full, too few open files. Exit code 4."""
+
+
+class FullDiskError(FaultError):
+    """A disk has no space left; what was written is kept, and the run can go on elsewhere. Exit code 4."""
+
+
+def fault(action: str, error: OSError) -> FaultError:
+    """Return the fault of a write, in the words of `sentence`."""
+    return (FullDiskError if error.errno in FULL else FaultError)(sentence(action, error))
 
 
 def scarce(error: BaseException) -> bool:
@@ -82,6 +92,8 @@ def unwritable(
     `otherwise` is the remedy for a wrong path; `begun` says that the path existed before.
     """
     message = sentence(f"cannot write {path}", error)
+    if error.errno in FULL and otherwise:
+        return FullDiskError(f"{message}; {otherwise}")
     if error.errno in REMEDIES or (begun and error.errno == errno.ENOENT):
         return FaultError(message)
     return ConfigurationError(f"{message}{f'; {otherwise}' if otherwise else ''}")
@@ -91,4 +103,5 @@ def unreadable(path: object, error: OSError) -> ConfigurationError | FaultError:
     """Return the error for a file that cannot be read: a fault if the machine is short of a resource, else the user's."""
     if scarce(error):
         return FaultError(sentence(f"cannot read {path}", error))
-    return ConfigurationError(f"cannot read {path}: {error.strerror or error}")
+    hint = "; standard input is not read: name a file" if str(path) == "-" else ""
+    return ConfigurationError(f"cannot read {path}: {error.strerror or error}{hint}")

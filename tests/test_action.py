@@ -134,7 +134,7 @@ def test_a_failing_library_fails_the_step(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(WRONG)
     done = real(tmp_path, SUBJECT="./mine.py", SELECT="kl.k1*", ARGS="--quick")
     assert done.returncode == 1, done.stderr
-    assert "::error title=mine · token_kl[k1]::" in done.stdout
+    assert re.search(r"^::error file=\S*mine\.py,line=\d+,title=mine · token_kl\[k1\]::", done.stdout, re.MULTILINE)
     assert "**wrong**" in (tmp_path / "GITHUB_STEP_SUMMARY").read_text()
     outputs = dict(line.split("=", 1) for line in (tmp_path / "GITHUB_OUTPUT").read_text().splitlines())
     assert {path.suffix for path in Path(outputs["results"]).rglob("*") if path.is_file()} == {".jsonl", ".safetensors"}

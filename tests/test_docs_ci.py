@@ -42,6 +42,17 @@ def test_the_inputs_of_the_action_are_documented() -> None:
 
 
 @pytest.mark.fast
+def test_the_hook_of_pre_commit_judges_the_files_of_a_bare_check() -> None:
+    """It runs `gates check` on the changed subjects, and this repository installs with Python alone."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    assert (hook["id"], hook["entry"], hook["language"]) == ("gates", "gates check", "python")
+    assert hook["pass_filenames"]
+    assert re.search(hook["files"], "tests/mine_gates.py")
+    assert not re.search(hook["files"], "tests/test_gates.pyi")
+    assert "`id: gates`" in PAGE
+
+
+@pytest.mark.fast
 def test_every_step_has_a_row() -> None:
     """The table of costs names the steps of `.ci/run`, in their order."""
     steps = re.findall(r'^(?:.*\|\| )?step "([^"]+)"', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)

@@ -83,5 +83,5 @@ def test_every_command_runs(document: str, tmp_path: Path) -> None:
 
 
 def test_readme_fits_on_a_few_screens() -> None:
-    """At most 150 lines; details are a link away."""
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    """At most 120 lines; details are a link away."""
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 120

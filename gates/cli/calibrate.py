@@ -131,7 +131,7 @@ def calibrate(
         typer.echo(f"interrupted; all judged seeds are kept: repeat the command with --resume {resume}", err=True)
         raise typer.Exit(session.INTERRUPTED) from None
     except (FaultError, OSError) as error:
-        raise output.ended_early(error, resume, f"the same command and --resume {resume}") from None
+        raise output.ended_early(error, resume, lambda path: f"the same command and --resume {path}") from None
     _print(results, as_json=as_json)
     if record:
         for note in merge(results, summary, codes(registry.gates.values())):

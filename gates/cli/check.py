@@ -104,7 +104,7 @@ def check(
         typer.Option(
             "--format",
             metavar="FORM",
-            help="What is printed: text, md, json, jsonl, junit or github (annotations too). Default: text; under GitHub Actions github.",
+            help="What is printed: text, md, json, jsonl, junit, sarif or github (annotations too). Default: text; under GitHub Actions github.",
         ),
     ] = None,
     fail_on: Annotated[

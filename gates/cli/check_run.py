@@ -138,9 +138,8 @@ def _conduct(run: Run) -> int:
             run.writer.path.unlink(missing_ok=True)
         raise
     except (FaultError, OSError) as error:
-        raise output.ended_early(
-            error, run.writer.path, resuming.command(run.header.command, run.writer.path)
-        ) from None
+        again = partial(resuming.command, run.header.command)
+        raise output.ended_early(error, run.writer.path, again) from None
     finally:
         run.writer.close()
     if screen.verbose:

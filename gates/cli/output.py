@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ import typer
 from gates.config.format_names import CheckFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gates.cli.counterexamples import Failures
     from gates.cli.diagnoses import WrongOps
     from gates.errors import FaultError
@@ -32,9 +35,15 @@ def chosen(form: CheckFormat | None, *, as_json: bool) -> CheckFormat:
     return form or ("github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text")
 
 
-def ended_early(error: FaultError | OSError, path: Path, command: str) -> FaultError:
-    """Return the error of a run that stopped early: the cause, the verdicts that are kept, and the command that resumes it."""
-    from gates.errors import FaultError, sentence
+def ended_early(error: FaultError | OSError, path: Path, command: Callable[[Path], str]) -> FaultError:
+    """Return the error of a run that stopped early: the cause, the verdicts that are kept, and the command that resumes it.
+
+    Args:
+        error: the cause.
+        path: the results file.
+        command: gives the command that resumes a file.
+    """
+    from gates.errors import FaultError, FullDiskError, sentence
     from gates.model import ConfigurationError
     from gates.results.jsonl import read
 
@@ -42,8 +51,12 @@ def ended_early(error: FaultError | OSError, path: Path, command: str) -> FaultE
     try:
         kept = f"{read(path).state}; they are in {path}"
     except ConfigurationError:
-        return FaultError(message)  # the file is gone
-    return FaultError(f"{message}\n{kept}\ngo on with: {command}")
+        elsewhere = "\nwith a folder ELSEWHERE on another disk: the same command and --out ELSEWHERE"
+        return FaultError(f"{message}{elsewhere if isinstance(error, FullDiskError) else ''}")  # the file is gone
+    if isinstance(error, FullDiskError):
+        copy = f"cp {shlex.quote(str(path))} ELSEWHERE/ && {command(Path('ELSEWHERE', path.name))}"
+        return FaultError(f"{message}\n{kept}\nwith a folder ELSEWHERE on another disk go on with: {copy}")
+    return FaultError(f"{message}\n{kept}\ngo on with: {command(path)}")
 
 
 def since(baseline: Path | None, form: CheckFormat) -> Results | None:
@@ -88,7 +101,7 @@ def end(
 
     runs = [] if screen.form == "jsonl" or (screen.form == "text" and before is None) else [read(path)]
     changes = compare(before, runs[0]) if before else None
-    if screen.form in {"md", "json", "junit"}:
+    if screen.form in {"md", "json", "junit", "sarif"}:
         for piece in pieces(screen.form, runs, changes):
             typer.echo(piece, nl=False)
     elif changes:

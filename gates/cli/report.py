@@ -19,7 +19,8 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write there, atomically: .md, .html, .json, .jsonl, .xml (JUnit), .txt; curves: .svg."
+            metavar="FILE",
+            help="Write there, atomically: .md, .html, .json, .jsonl, .xml (JUnit), .sarif, .txt; curves: .svg.",
         ),
     ] = None,
     form: Annotated[

@@ -122,6 +122,8 @@ def writer(verb: str, out: Path | None, *, record: bool) -> Writer:
     """Open a new results file in `--out`, in results/gates with `--record`, else in results/runs."""
     if out is not None and record:
         raise ConfigurationError("--out and --record both name a folder; give one of them")
+    if str(out) == "-":
+        raise ConfigurationError("--out - is no folder for results; leave it out, and --format jsonl prints them too")
     folder = out if out is not None else Path("results", "gates" if record else "runs")
     return Writer(folder / file_name(verb))
 

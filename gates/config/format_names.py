@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-CheckFormat = Literal["text", "md", "json", "jsonl", "junit", "github"]
+CheckFormat = Literal["text", "md", "json", "jsonl", "junit", "sarif", "github"]
 FailOn = Literal["wrong", "differs", "raises", "fragile", "imprecise"]
-ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "github", "html"]
+ReportFormat = Literal["text", "md", "json", "jsonl", "junit", "sarif", "github", "html"]
 InitFramework = Literal["torch", "mlx", "jax"]

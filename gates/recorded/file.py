@@ -85,7 +85,7 @@ def open_step(path: Path) -> StepFile:
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe could block for ever, and a device has no end
-            raise ConfigurationError(f"cannot read {path}: is no regular file")
+            raise ConfigurationError(f"cannot read {path}: is no regular file; write a pipe to a file first")
         with safe_open(path, framework="np") as file:
             metadata = dict(file.metadata() or {})
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  not a mapping

@@ -9,9 +9,9 @@ from typing import Literal
 from gates.model import ConfigurationError
 
 Kind = Literal["verdicts", "conformance", "speeds", "curves"]
-Form = Literal["text", "md", "json", "jsonl", "junit", "github", "html", "svg"]
+Form = Literal["text", "md", "json", "jsonl", "junit", "sarif", "github", "html", "svg"]
 FORMS: dict[Kind, tuple[Form, ...]] = {  # of each kind of recorded data, the usual one first
-    "verdicts": ("md", "html", "json", "jsonl", "junit", "text", "github"),
+    "verdicts": ("md", "html", "json", "jsonl", "junit", "sarif", "text", "github"),
     "conformance": ("md", "html", "json", "jsonl", "text"),
     "speeds": ("text", "md", "html"),
     "curves": ("svg",),
@@ -29,6 +29,7 @@ SUFFIXES: dict[str, tuple[Form, ...]] = {  # the first is written unless --forma
     ".json": ("json",),
     ".jsonl": ("jsonl",),
     ".xml": ("junit",),
+    ".sarif": ("sarif",),
     ".txt": ("text", "github"),
     ".svg": ("svg",),
 }
@@ -55,6 +56,8 @@ def chosen(kind: Kind, file: Path, form: Form | None, out: Path | None) -> Form:
     if out is None or (form is not None and not out.suffix):
         return form or possible[0]
     named = tuple(name for name in SUFFIXES.get(out.suffix.lower(), ()) if name in possible)
+    if str(out) == "-":
+        raise ConfigurationError("--out - is no file; leave it out, and the report is printed")
     if not named:
         raise ConfigurationError(
             f"--out {out}: {file} holds {NAMES[kind]}, so the name must end in {_either(suffixes(kind))}"

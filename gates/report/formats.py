@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError
-from gates.report import github, html, junit, markdown, plain
+from gates.report import github, html, junit, markdown, plain, sarif
 from gates.report.baseline import Changes
 from gates.report.changes import changes_document, changes_text
 from gates.report.grades import Grades
@@ -17,9 +17,9 @@ from gates.results.jsonl import Results, as_line
 from gates.results.records import Record
 from gates.run.settle import settled_run
 
-WITHOUT_CHANGES = ("jsonl", "junit")
-SETTLED = ("text", "md", "junit", "github")  # with `differs` for the cases of an op that makes another choice
-OF_CHECKS = ("junit", "github")  # a proof expects its mutants to fail, which these cannot express
+WITHOUT_CHANGES = ("jsonl", "junit", "sarif")
+SETTLED = ("text", "md", "junit", "sarif", "github")  # with `differs` for the cases of an op that makes another choice
+OF_CHECKS = ("junit", "sarif", "github")  # a proof expects its mutants to fail, which these cannot express
 
 
 def render(form: ReportFormat, runs: Sequence[Results], changes: Changes | None = None) -> str:
@@ -34,9 +34,7 @@ def pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None 
 
 def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None) -> Iterator[str]:
     refuse(form, changed=changes is not None)
-    for run in runs:
-        if form in OF_CHECKS and run.header.verb != "check":
-            raise ConfigurationError(f"{run.path} is a run of `gates {run.header.verb}`: --format {form} shows checks")
+    _refuse_proofs(form, runs)
     runs = [settled_run(run) for run in runs] if form in SETTLED else runs
     match form:
         case "text":
@@ -50,6 +48,8 @@ def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None
             yield from (as_line(verdict) for run in runs for verdict in run.verdicts)
         case "junit":
             yield from junit.junit_pieces(runs)
+        case "sarif":
+            yield sarif.sarif(runs)
         case "github":
             yield from (f"{line}\n" for line in github.commands(runs))
             yield from _pieces("text", runs, changes)
@@ -61,6 +61,13 @@ def refuse(form: ReportFormat, *, changed: bool) -> None:
     """Raise if a format cannot show changes since a baseline."""
     if changed and form in WITHOUT_CHANGES:
         raise ConfigurationError(f"--format {form} has no place for --baseline; text, md, json, github and html have")
+
+
+def _refuse_proofs(form: ReportFormat, runs: Sequence[Results]) -> None:
+    """Raise if a format shows checks alone, and a run is of another verb."""
+    for run in runs:
+        if form in OF_CHECKS and run.header.verb != "check":
+            raise ConfigurationError(f"{run.path} is a run of `gates {run.header.verb}`: --format {form} shows checks")
 
 
 def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]:

@@ -13,9 +13,10 @@ from gates.report import smallest
 from gates.report.diagnosis import named
 from gates.report.grades import EVERY, Grades, OpGrade
 from gates.report.screen import by_op
+from gates.report.sources import source
 from gates.results.escape import visible
 from gates.results.jsonl import Results
-from gates.results.records import CounterexampleRecord
+from gates.results.records import CounterexampleRecord, Location
 
 SUMMARY_LIMIT = 1024 * 1024  # bytes of one step's summary; GitHub drops a larger one
 SUMMARY_FILE = "GITHUB_STEP_SUMMARY"
@@ -39,7 +40,8 @@ def commands(runs: Iterable[Results]) -> list[str]:
             level, commands_ = ("error", errors) if fails else ("warning", warnings)
             title = f"{grade.subject} · {grade.status if grade.op == EVERY else grade.op}"
             item = inputs.get((grade.subject, grade.op))
-            commands_.append(_command(level, title, _words(grade, item, run.path.parent)))
+            where = source(run, grade.subject, grade.op)
+            commands_.append(_command(level, title, _words(grade, item, run.path.parent), where))
         skipped = Counter((v.subject, v.reason) for v in run.verdicts if v.status == "skipped")
         for (subject, reason), count in sorted(skipped.items()):
             warnings.append(_command("warning", f"{subject} · skipped", f"{reason} ({count} cases)"))
@@ -55,11 +57,15 @@ def _words(grade: OpGrade, small: CounterexampleRecord | None, folder: Path) -> 
     return f"{words}\n{smallest.sentence(small, folder)}" if small and smallest.shrunk(small) else words
 
 
-def _command(level: str, title: str, message: str) -> str:
+def _command(level: str, title: str, message: str, where: Location | None = None) -> str:
     """Return one workflow command, escaped as GitHub's own toolkit does (`command.ts`)."""
     data = message.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    named = title.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace(":", "%3A").replace(",", "%2C")
-    return visible(f"::{level} title={named}::{data}")
+    place = f"file={_property(where.file)},line={where.line}," if where else ""
+    return visible(f"::{level} {place}title={_property(title)}::{data}")
+
+
+def _property(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace(":", "%3A").replace(",", "%2C")
 
 
 def cut(text: str, room: int) -> str:

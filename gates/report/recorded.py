@@ -14,7 +14,7 @@ from gates.model import COSTLY, GRADES, Grade, failing
 from gates.recorded.finding import ORDER, Finding
 from gates.report.diagnosis import computing
 from gates.report.screen import MARGIN, STYLES
-from gates.report.wrap import sentence, wrapped
+from gates.report.wrap import beside, sentence, wrapped
 from gates.results.escape import one_line
 
 STATUS = 13  # columns of the word for a status
@@ -62,7 +62,7 @@ def lines(
     """Return the screen: what is not correct first, then the rest, the exit code last."""
     ordered = sorted(findings, key=lambda finding: ORDER.index(finding.status))
     shown = [finding for finding in ordered if finding.status != "unsupported"]
-    screen = [_head(name, shown, width, seconds)]
+    screen = _head(name, shown, width, seconds)
     for finding in shown:
         screen += _row(finding, width)
     screen += _left([finding for finding in ordered if finding.status == "unsupported"], width)
@@ -74,21 +74,22 @@ def _counts(findings: Sequence[Finding]) -> list[str]:
     return [f"{statuses.count(status)} {status}" for status in ORDER if status in statuses]
 
 
-def _head(name: str, shown: Sequence[Finding], width: int, seconds: float | None) -> Text:
+def _head(name: str, shown: Sequence[Finding], width: int, seconds: float | None) -> list[Text]:
     judged = sum(finding.status in GRADES for finding in shown)
     quantities = "1 quantity" if judged == 1 else f"{judged} quantities"
-    line = " · ".join([one_line(name), f"{quantities} judged", *_counts(shown)])
+    head = wrapped([one_line(name), f"{quantities} judged", *_counts(shown)], width, " · ")
     time = "" if seconds is None else f"{seconds:.1f} s"
-    room = width - cell_len(line) - len(time)
-    return Text(line + (" " * room + time if time and room >= 2 else ""), style="bold")
+    room = width - cell_len(head[-1]) - len(time)
+    head[-1] += " " * room + time if time and room >= 2 else ""
+    return [Text(line, style="bold") for line in head]
 
 
 def _row(finding: Finding, width: int) -> list[Text]:
-    column = len(MARGIN) + STATUS + NAME + 2
-    room = max(20, width - column)
-    rest = sentence(one_line(_computes(finding)), room, REASON) if finding.computes else []
-    rest += sentence(one_line(finding.reason), room, REASON)
-    rest += sentence(one_line(finding.strength), room, REASON) if finding.strength else []
+    column, most = beside(len(MARGIN) + STATUS + NAME + 2, width, REASON)
+    room = width - column
+    rest = sentence(one_line(_computes(finding)), room, most) if finding.computes else []
+    rest += sentence(one_line(finding.reason), room, most)
+    rest += sentence(one_line(finding.strength), room, most) if finding.strength else []
     first = Text(MARGIN)
     word = finding.status.upper() if finding.status in LOUD else finding.status
     first.append(f"{word:{STATUS}}", style=STYLE[finding.status])
@@ -110,7 +111,9 @@ def _left(unsupported: Sequence[Finding], width: int) -> list[Text]:
         reasons.setdefault(finding.reason, []).append(finding.quantity)
     pieces = [one_line(f"{', '.join(names)} ({reason})") for reason, names in reasons.items()]
     texts = []
-    for number, line in enumerate(wrapped(pieces, width - len(MARGIN) - STATUS, " · ")):
+    room = width - len(MARGIN) - STATUS
+    whole = all(cell_len(piece) <= room for piece in pieces)
+    for number, line in enumerate(wrapped(pieces, room, " · ") if whole else sentence(" · ".join(pieces), room)):
         texts.append(Text.assemble(MARGIN, ("" if number else "unsupported").ljust(STATUS), line, style="dim"))
     return texts
 

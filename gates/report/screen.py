@@ -16,7 +16,7 @@ from gates.report.grades import EVERY, Grades, OpGrade, counted_mutants, totals
 from gates.report.labels import DEPARTS, NOTHING
 from gates.report.plainly import plainly, rare
 from gates.report.statuses import BY_GRADE, SHOWN_WORST_FIRST
-from gates.report.wrap import sentence, wrapped
+from gates.report.wrap import beside, sentence, wrapped
 from gates.results.escape import one_line
 from gates.results.jsonl import Results
 from gates.results.records import CounterexampleRecord, DiagnosisRecord
@@ -42,7 +42,7 @@ NAME = 26  # columns that the name of an op takes at most; a longer one has its 
 ROWS = 8  # ops of a run that have rows of their own; the others are named
 FEW = 3  # correct variants of an op, such as policy_loss[grpo], up to which each is named
 MOST_PROBLEMS = 3
-REASON, SMALLEST = 4, 4  # lines at most
+REASON = 4  # lines at most, of a smallest input too
 NOT_OWN = frozenset(  # versions that are not the subject's own
     ("numpy", "python", "torch", "mlx", "jax", "jaxlib", "tensorflow", "transformers")
 )
@@ -187,20 +187,19 @@ def _rows(run: Ended, grades: Sequence[OpGrade], width: int, room: int) -> list[
 
 
 def _row(run: Ended, grade: OpGrade, name: int, width: int) -> list[Text]:
-    column = len(MARGIN) + STATUS + name + 2
-    op = one_line(grade.op)
+    column, most = beside(len(MARGIN) + STATUS + name + 2, width, REASON)
     computes = diagnosis.words(run.diagnoses.get((grade.subject, grade.op)))
-    rest = sentence(one_line(computes), width - column, REASON) if computes else []
-    rest += sentence(f"{one_line(reason(grade))} ({grade.count})", width - column, REASON)
+    rest = sentence(one_line(computes), width - column, most) if computes else []
+    rest += sentence(f"{one_line(reason(grade))} ({grade.count})", width - column, most)
     if rest[-1].endswith(" …"):
         rest.append(f"({grade.count})")
     item = run.smallest.get((grade.subject, grade.op))
     if item is not None and (words := smallest.in_short(item)):
-        rest += sentence(one_line(plainly(words)), width - column, SMALLEST)
+        rest += sentence(one_line(plainly(words)), width - column, most)
     first = Text(MARGIN)
     first.append(f"{grade.status.upper():{STATUS}}", style=STYLES[grade.status])
-    first.append(op)
-    if cell_len(op) <= name:
+    first.append(one_line(grade.op))
+    if first.cell_len + 2 <= column:
         first.append(" " * (column - first.cell_len) + rest.pop(0))
     texts = [first, *(Text(" " * column + line) for line in rest)]
     if item is not None:

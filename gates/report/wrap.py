@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 from rich.cells import cell_len
 
+NARROW = 36  # columns that text beside a name needs; with fewer it stands below the name
+BELOW = 4  # columns before text below a name
 PIPED = 120  # columns where there is no terminal and COLUMNS is not set
 
 
@@ -18,6 +20,11 @@ def columns() -> int:
         return shutil.get_terminal_size().columns
     setting = os.environ.get("COLUMNS", "")
     return int(setting) if setting.isascii() and setting.isdigit() and int(setting) else PIPED
+
+
+def beside(column: int, width: int, most: int) -> tuple[int, int]:
+    """Return the column where the text of a row begins, and its lines at most: below the name on a narrow screen."""
+    return (column, most) if width - column >= NARROW else (BELOW, 2 * most)
 
 
 def rows() -> int | None:

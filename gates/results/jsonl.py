@@ -17,9 +17,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gates.errors import ConfigurationError, FaultError, scarce, sentence, unwritable
+from gates.errors import ConfigurationError, FaultError, fault, scarce, sentence, unwritable
 from gates.results import old_format, read_lines
 from gates.results.atomic_write import write_whole
+from gates.results.damage import no_record, problem_of
 from gates.results.integrity import Integrity
 from gates.results.records import (
     FORMAT,
@@ -115,14 +116,14 @@ class Writer:
                 self.cut()
                 if os.fstat(self._fd).st_size == 0:
                     self.path.unlink()
-            raise FaultError(sentence(f"cannot write results to {self.path}", error)) from None
+            raise fault(f"cannot write results to {self.path}", error) from None
 
     def close(self) -> None:
         """Flush everything to disk and close the file."""
         try:
             os.fsync(self._fd)
         except OSError as error:
-            raise FaultError(sentence(f"cannot write results to {self.path}", error)) from None
+            raise fault(f"cannot write results to {self.path}", error) from None
         finally:
             os.close(self._fd)
 
@@ -229,7 +230,7 @@ def records_and_lines(path: Path) -> Iterator[tuple[Record, bytes]]:
     integrity: Integrity | None = None
     for number, line in read_lines.whole_lines(path):
         location = f"{path}:{number}"
-        record = _record(old_format.translated(line) if old else line, location)
+        record = _record(old_format.translated(line) if old else line, path, number)
         if integrity is not None:
             integrity.see(record, location)
         elif isinstance(record, HeaderRecord):
@@ -241,17 +242,13 @@ def records_and_lines(path: Path) -> Iterator[tuple[Record, bytes]]:
         raise ConfigurationError(f"{path} has no complete line; it must start with a header")
 
 
-def _record(line: bytes, location: str) -> Record:
+def _record(line: bytes, path: Path, number: int) -> Record:
     try:
         record = RECORD.validate_json(line)
     except ValidationError as error:
-        first = error.errors()[0]
-        part = ".".join(str(part) for part in first["loc"])
-        raise ConfigurationError(
-            f"{location} is no record of Gates: {first['msg'][:200]} ({part[:200] or 'line'})"
-        ) from None
+        raise no_record(path, number, problem_of(error.errors()[0])) from None
     if problem := read_lines.strict(line):
-        raise ConfigurationError(f"{location} is no record of Gates: {problem}")
+        raise no_record(path, number, problem)
     return record
 
 

@@ -22,7 +22,7 @@ def whole_lines(path: Path, *, torn: bool = False) -> Iterator[tuple[int, bytes]
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe or a device might never end
-            raise ConfigurationError(f"cannot read {path}: is no regular file")
+            raise ConfigurationError(f"cannot read {path}: is no regular file; write a pipe to a file first")
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             number = 0
             while line := file.readline(LINE_LIMIT + 1):

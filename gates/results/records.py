@@ -164,6 +164,13 @@ class HeaderRecord(StrictRecord):
     )
 
 
+class Location(StrictRecord):
+    """Where a function is defined: a path, relative to the judge's working directory if it is below that, and a line."""
+
+    file: str
+    line: int = Field(ge=1)
+
+
 class SubjectRecord(StrictRecord):
     """The handshake of a subject."""
 
@@ -171,6 +178,7 @@ class SubjectRecord(StrictRecord):
     subject: str
     provides: list[str]
     versions: dict[str, str]
+    locations: dict[str, Location] = Field({}, description="of each op the file and the line of its function, if known")
 
 
 class ModelRecord(StrictRecord):

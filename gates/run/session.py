@@ -37,6 +37,7 @@ from gates.results.integrity import HELD_BY
 from gates.results.jsonl import Results, Writer
 from gates.results.records import (
     HeaderRecord,
+    Location,
     Machine,
     ModelRecord,
     PlanRecord,
@@ -254,7 +255,12 @@ def file_digests(subjects: Iterable[Subject], shipped: Container[str]) -> dict[s
 
 def subject_record(name: str, hello: Hello) -> SubjectRecord:
     """Return a subject's handshake as a results line."""
-    return SubjectRecord(subject=name, provides=sorted(hello.provides), versions=dict(hello.versions))
+    return SubjectRecord(
+        subject=name,
+        provides=sorted(hello.provides),
+        versions=dict(hello.versions),
+        locations={op: Location(file=file, line=line) for op, (file, line) in hello.locations.items()},
+    )
 
 
 class HandshakeRecords:

@@ -83,7 +83,7 @@ def read(path: Path) -> Counterexample:
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # a pipe could block for ever, a device never ends
-            raise ConfigurationError(f"cannot read {path}: is no regular file")
+            raise ConfigurationError(f"cannot read {path}: is no regular file; write a pipe to a file first")
         if status.st_size > FILE_LIMIT:
             raise ConfigurationError(f"{path} has {status.st_size} bytes, must be at most {FILE_LIMIT}")
         with safe_open(path, framework="np") as file:

@@ -154,3 +154,17 @@ def arguments(function: Any) -> list[str] | None:
             return None
         function = inner
     return None
+
+
+def location(function: Any) -> tuple[str, int] | None:
+    """Return file and line of a Python function, behind its decorators; None of a builtin."""
+    known: tuple[str, int] | None = None
+    for _ in range(100):  # a decorator may be its own `__wrapped__`
+        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+        if code is not None:
+            known = _shown(code.co_filename), code.co_firstlineno
+        inner = (getattr(function, name, None) for name in (*INNER, "func"))  # `func` of functools.partial
+        function = next((part for part in inner if callable(part)), None)
+        if function is None:
+            break
+    return known

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from gates.model import AXES, Provided
@@ -16,6 +16,7 @@ class Hello:
     provides: Mapping[str, Provided]
     documented: Mapping[str, str]
     versions: Mapping[str, str]
+    locations: Mapping[str, tuple[str, int]] = field(default_factory=dict)  # of each op: file and line of its function
 
 
 def parsed(answer: Mapping[str, Any]) -> Hello:
@@ -38,7 +39,17 @@ def parsed(answer: Mapping[str, Any]) -> Hello:
     for name, texts in (("documented", documented), ("versions", versions)):
         if not all(isinstance(text, str) for text in texts.values()):
             raise TypeError(f"`{name}` must hold text")
-    return Hello(provides, documented, versions)
+    return Hello(provides, documented, versions, dict(_located(answer.get("locations", {}))))
+
+
+def _located(locations: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield the ops whose file and line are known."""
+    for op, location in locations.items():
+        if location is not None:
+            file, line = location
+            if not isinstance(file, str) or not isinstance(line, int):
+                raise TypeError(f"`locations` must hold a file and a line of {op}")
+            yield op, (file, max(1, line))
 
 
 def _named(arguments: list[str] | tuple[()] | None) -> tuple[str, ...] | None:

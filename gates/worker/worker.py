@@ -188,6 +188,7 @@ def _hello(module: ModuleType, operations: Mapping[str, Any], preloaded: list[st
         "kind": "ready",
         "provides": {name: conventions.get(name, {}) for name in operations},
         "arguments": {name: declarations.arguments(function) for name, function in operations.items()},
+        "locations": {name: declarations.location(function) for name, function in operations.items()},
         "documented": dict(table(module, "DEPARTURES_DOCUMENTED")),
         "code": _code(),
         "versions": {

@@ -236,7 +236,7 @@ class TestCheck:
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
         done = gates("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
-        assert "::error title=mine · group_advantages::differs in " in done.stdout
+        assert "::error file=mine.py,line=4,title=mine · group_advantages::differs in " in done.stdout
         assert done.stdout.splitlines()[-1] == "exit 1: 1 differs"
         assert "| `group_advantages` | differs (" in (tmp_path / "summary.md").read_text()
 

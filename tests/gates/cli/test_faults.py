@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import RIGHT, await_verdict, gates
+from command_line import RIGHT, await_verdict, gates, here
 
-from gates.errors import MEANINGS, ExitCode, FaultError
+from gates.errors import MEANINGS, ExitCode, FaultError, FullDiskError
 from gates.results import atomic_write
 from gates.results.jsonl import Writer, read
 from gates.results.records import ResumeRecord
@@ -185,6 +185,47 @@ def test_a_run_ends_if_its_folder_is_removed(project: Path) -> None:
         _, errors = running.communicate(timeout=60)
     assert running.returncode == 4
     assert "it was removed while the run wrote to it; begin the run again" in errors
+
+
+class TestFullDisk:
+    """The command goes on from another disk, never on the full one."""
+
+    def test_the_copy_is_resumed(self, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The printed command runs as it is once ELSEWHERE is a folder."""
+        write, left = os.write, iter(range(3))
+
+        def full(fd: int, data: bytes) -> int:
+            if data.startswith(b'{"record":') and next(left, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(fd, data)
+
+        monkeypatch.setattr(os, "write", full)
+        done = here(*CHECK, cwd=project)
+        monkeypatch.undo()
+        file = only(project / "results" / "runs").relative_to(project)
+        assert done.returncode == 4
+        why, kept, resume = done.stderr.splitlines()[-3:]
+        assert "No space left on device; free some space there, or write to another disk" in why
+        assert f"they are in {file}" in kept
+        lead, _, command = resume.partition(" go on with: ")
+        assert lead == "with a folder ELSEWHERE on another disk"
+        assert command.startswith(f"cp {file} ELSEWHERE/ && gates check ")
+        assert command.endswith(f" --resume ELSEWHERE/{file.name}")
+        (project / "ELSEWHERE").mkdir()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        again = subprocess.run(
+            ["sh", "-c", command], cwd=project, env={**os.environ, "PATH": path}, check=False, timeout=120
+        )
+        assert again.returncode == 0
+        assert read(only(project / "ELSEWHERE")).state == "complete"
+
+    def test_a_run_that_cannot_start_names_out(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object, **__: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "open", refuse)
+        with pytest.raises(FullDiskError, match="or write to another disk; choose a folder for results with --out"):
+            Writer(tmp_path / "run.jsonl")
 
 
 class TestWriter:

@@ -9,6 +9,7 @@ import pytest
 from runs_on_file import verdict, write
 from typer.testing import CliRunner
 
+from gates.cli import setup
 from gates.cli.verbs import app
 from gates.config.settings import Settings
 from gates.model import ConfigurationError
@@ -52,6 +53,7 @@ class TestSuffix:
             ("a.json", "json"),
             ("a.jsonl", "jsonl"),
             ("a.xml", "junit"),
+            ("a.sarif", "sarif"),
             ("a.txt", "text"),
         ],
     )
@@ -94,9 +96,20 @@ class TestSuffix:
 class TestRefusals:
     """Usage errors that list what is possible."""
 
+    def test_a_hyphen(self, run: Path) -> None:
+        """Nothing is read from or written to a standard stream by name."""
+        with pytest.raises(ConfigurationError, match=r"--out - is no file; leave it out, and the report is printed"):
+            report(run, "--out", "-")
+        with pytest.raises(ConfigurationError, match=r"cannot read -: .*; standard input is not read: name a file"):
+            report("-")
+        with pytest.raises(ConfigurationError, match="--out - is no folder for results"):
+            setup.writer("check", Path("-"), record=False)
+
     @pytest.mark.parametrize("name", ["a.pdf", "a", "a.svg"])
     def test_an_unknown_suffix(self, run: Path, tmp_path: Path, name: str) -> None:
-        with pytest.raises(ConfigurationError, match=r"must end in \.md, \.html, \.json, \.jsonl, \.xml or \.txt"):
+        with pytest.raises(
+            ConfigurationError, match=r"must end in \.md, \.html, \.json, \.jsonl, \.xml, \.sarif or \.txt"
+        ):
             report(run, "--out", tmp_path / name)
         assert not (tmp_path / name).exists()
 

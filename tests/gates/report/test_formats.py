@@ -144,7 +144,7 @@ class TestJunit:
         cut = write(tmp_path / "cut.jsonl", [verdict()], complete=False, planned=9)
         assert 'name="incomplete: 1 of 9"' in render("junit", [cut])
 
-    @pytest.mark.parametrize("form", ["junit", "github"])
+    @pytest.mark.parametrize("form", ["junit", "sarif", "github"])
     def test_a_proof_is_refused_in_this_format(self, tmp_path: Path, form: ReportFormat) -> None:
         """A failing mutant is a success, which these formats cannot express."""
         proof = write(tmp_path / "proof.jsonl", [verdict("wrong", mutant="m")], verb="prove")

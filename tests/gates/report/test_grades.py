@@ -94,7 +94,7 @@ def some(path: Path, **changes: Any) -> Results:
 class TestScreen:
     """The screen at the end of a run."""
 
-    @pytest.mark.parametrize("width", [60, 80, 120, 200])
+    @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
     def test_lines_fit_and_words_stay_whole(self, tmp_path: Path, width: int) -> None:
         """Paths are the exception; joined, the lines contain the complete reason."""
         lines = [line.plain for line in screen.lines(screen.of(some(tmp_path)), width)]

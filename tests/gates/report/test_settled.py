@@ -45,14 +45,15 @@ def test_each_format_names_the_choice(tmp_path: Path, form: str) -> None:
     assert form == "md" or DECLARE in text
     assert {
         "junit": "<failure" in text and 'name="status" value="differs"' in text and 'value="wrong"' not in text,
-        "github": "::error title=mine · group_advantages::differs in " in text,
+        "github": "::error file=mine.py,line=4,title=mine · group_advantages::differs in " in text,
         "md": "### Another choice" in text or "Another choice" in text,
     }[form], text
     code, text = check(tmp_path, ANOTHER, "--format", form, "--fail-on", "wrong")
     assert code == 0, text
     assert {
         "junit": "<failure" not in text and "differs, which does not fail a run" in text,
-        "github": "::warning title=mine · group_advantages::differs in " in text and "::error" not in text,
+        "github": "::warning file=mine.py,line=4,title=mine · group_advantages::differs in " in text
+        and "::error" not in text,
         "md": "Another choice" in text,
     }[form], text
 
