@@ -26,7 +26,7 @@ class TestBandit:
         assert len(lines) == 4
         assert float(lines[-1].rsplit(" ", 1)[1]) > 0.9
 
-    @pytest.mark.slow
+    @pytest.mark.long
     def test_both_languages_print_the_same(self) -> None:
         """Draws, advantages, losses and gradients have the same bits in both."""
         rust = printed(

@@ -187,12 +187,12 @@ def _interpreter(python: str | None) -> Part:
 
 def _peers() -> Iterator[Part]:
     try:
-        rows = environments.listing()
+        known = {name: environments.environment(name).ready for name in environments.peers()}
     except environments.PeerError as error:
         yield Part("peers", "broken", str(error), "gates peers list")
         return
-    ready = [f"{row.name} {row.version}" for row in rows if row.ready]
-    missing = [row.name for row in rows if not row.ready]
+    ready = [name for name, made in known.items() if made]
+    missing = [name for name, made in known.items() if not made]
     if ready:
         yield Part("peers", "ok", ", ".join(ready))
     if missing:
