@@ -21,7 +21,7 @@ FILE = re.compile(r"^(?=--- )", re.MULTILINE)  # where the diff of a file begins
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """The copy: its folder, and the interpreter that imports `gates` and `reference` from there."""
+    """The copy: its folder, and the interpreter that imports `gates` and `gates_reference` from there."""
 
     folder: Path
     python: Path
@@ -98,7 +98,7 @@ def copied(folder: Path) -> Checkout:
             shutil.copy2(ROOT / name, folder / name)
     for command in (["init", "--quiet"], ["add", "--all"]):  # consistency tests ask git for the files
         subprocess.run(["git", *command], cwd=folder, check=True)
-    return Checkout(folder, environment(folder / ".venv", folder))
+    return Checkout(folder, environment(folder / ".venv", folder, folder / "reference"))
 
 
 def environment(folder: Path, *first: Path) -> Path:

@@ -117,7 +117,7 @@ class Bug:
         return next((outcome for outcome in ("misnamed", "unnamed", "named") if outcome in outcomes), "unnamed")
 
     def _outcome(self, diagnosis: DiagnosisRecord) -> str:
-        if diagnosis.kind not in NAMED:
+        if diagnosis.kind not in NAMED or diagnosis.kind == "lower precision":  # the second says what cannot be told
             return "unnamed"
         if not (self._says(diagnosis.computes) if self.says else (self.computes or "\0") in diagnosis.computes):
             return "misnamed"
