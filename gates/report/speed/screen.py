@@ -34,10 +34,9 @@ def _lines(recorded: Recorded) -> Iterator[str]:
             h.machine.cpu,
             f"{h.machine.cores} cores",
         ]
-        pieces += [f"{h.threads} threads", run.state]
-        yield from wrapped(
-            [*pieces, *([f"and {len(recorded.runs) - 1} older runs"] if len(recorded.runs) > 1 else [])], width, " · "
-        )
+        pieces += [f"{h.threads} threads", *([] if run.state == "complete" else [run.state])]
+        older = [f"and {len(recorded.runs) - 1} older"] if len(recorded.runs) > 1 else []
+        yield from wrapped([*pieces, *older], width, " · ")
     for run in recorded.runs:
         if reasons := remarks.doubts(run):
             yield from sentence(f"! {run.path.name}: {'; '.join(reasons)}: conclude nothing", width)
