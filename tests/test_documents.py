@@ -44,7 +44,13 @@ def files(document: str) -> dict[str, str]:
     return {name.group(1): text for name, text in named if name}
 
 
-@pytest.mark.parametrize("document", [name for name in DOCUMENTS if commands(name)])
+TRAINING = "docs/training.md"  # a minute of training; the commands themselves are tested in tests/reference/trainer
+
+
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(name, marks=pytest.mark.long if name == TRAINING else ()) for name in DOCUMENTS if commands(name)],
+)
 @pytest.mark.timeout(900)
 def test_every_command_runs(document: str, tmp_path: Path) -> None:
     """CI runs the `make` targets and the fast tests; all other commands run here, next to the document's files."""
