@@ -4,6 +4,7 @@
     .venv/bin/python tools/honest_proof.py --seeds 100        # recorded too; fewer seeds are not
     .venv/bin/python tools/honest_proof.py kl --seeds 20      # one family, not recorded
     .venv/bin/python tools/honest_proof.py ratio --again      # after a change of its gates; updates the record
+    .venv/bin/python tools/honest_proof.py numpy_kl_expm1 --again  # one program
     TORCH_PYTHON=env/bin/python JAX_PYTHON=env/bin/python .venv/bin/python tools/honest_proof.py
 
 Every case is judged at 20 seeds. Each further seed judges a twelfth of the quick cases in turn, which cover every regime, so
@@ -92,7 +93,7 @@ def programs(folder: Path, families: Sequence[str]) -> Iterator[tuple[Path, str,
     for path in sorted(folder.glob("*_*.py")):
         framework, _, rest = path.stem.partition("_")
         family = rest.partition("_")[0]
-        if framework not in MODULES or (families and family not in families):
+        if framework not in MODULES or (families and not {family, path.stem} & set(families)):
             continue
         python, why = interpreter(framework)
         yield path, family, None if why else catalogue.from_file(str(path), python), why
@@ -133,7 +134,7 @@ def judge(subjects: Sequence[Subject], gates: Sequence[Gate], seeds: range, jobs
 def main() -> int:
     """Return 1 if any program is called wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("families", nargs="*", help="such as kl, loss, sampling; all by default")
+    parser.add_argument("families", nargs="*", help="such as kl, loss, or programs such as numpy_kl_expm1; default: all")
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
