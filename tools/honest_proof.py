@@ -134,7 +134,9 @@ def judge(subjects: Sequence[Subject], gates: Sequence[Gate], seeds: range, jobs
 def main() -> int:
     """Return 1 if any program is called wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("families", nargs="*", help="such as kl, loss, or programs such as numpy_kl_expm1; default: all")
+    parser.add_argument(
+        "families", nargs="*", help="such as kl, loss, or programs such as numpy_kl_expm1; default: all"
+    )
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
