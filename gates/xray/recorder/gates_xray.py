@@ -1,0 +1,295 @@
+"""What the recorders of `gates xray` share: options, files, keys of tokens, and least squares on sketches.
+
+It runs in the interpreter of the script that is recorded: standard library and NumPy only. docs/xray.md has the format.
+
+A script may say what no recorder sees, and still run without Gates:
+
+    try:
+        from gates_xray import gates_note
+    except ImportError:
+        def gates_note(**facts): pass
+
+    gates_note(rewards=rewards, groups=prompt_of_each_row)
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import hashlib
+import json
+import math
+import os
+import struct
+import sys
+import tempfile
+import time
+
+FORMAT = 1
+EXPLAINED = 1e-5  # share of a gradient in float32 that is left when its columns explain it: a probe left 2e-7 to 9e-7
+NOISES = 10.0  # and that many times what one backward pass in the script's dtype adds
+BINS_PER_COLUMN = 4  # a probe lost less than 4e-7 of the coefficients at 4
+LEAST_BINS = 256
+MOST_HASHED = 1_000_000  # tokens of passes without gradient whose keys are made, so that sampling loops stay fast
+SAMPLE = 16_384  # single weights whose update is kept
+MOST_ROWS = 4_096  # rows of an update
+
+
+class Options:
+    """What `gates xray` was asked, from the environment variable GATES_XRAY.
+
+    Attributes:
+        folder: where processes write.
+        updates: how many updates are recorded.
+        columns: the most columns of an update.
+        seconds: the most seconds that an update's columns may be expected to take.
+        parameters: patterns of the names of parameters to which the fit is restricted; empty: all.
+        stop: end the script after the last recorded update.
+    """
+
+    def __init__(self, text):
+        asked = json.loads(text)
+        self.folder = asked["folder"]
+        self.updates = int(asked.get("updates", 2))
+        self.columns = int(asked.get("columns", 4000))
+        self.seconds = float(asked.get("seconds", 300.0))
+        self.parameters = list(asked.get("parameters", []))
+        self.stop = bool(asked.get("stop", False))
+
+
+class Recording:
+    """The folder of this process; made when there is something to write."""
+
+    def __init__(self, options):
+        self.options = options
+        self.recorded = 0  # updates that were written
+        self.made = 0  # updates that the script made
+        self._folder = None
+        self._waiting = []  # events before the first update, when it is not known yet whether this process trains
+        self._pid = os.getpid()
+        self._noted = 0
+
+    @property
+    def wanted(self):
+        """Whether further updates are to be recorded."""
+        return self.recorded < self.options.updates and os.getpid() == self._pid
+
+    def event(self, name, **facts):
+        """Write an event, or keep it until this process is known to train."""
+        if os.getpid() != self._pid:  # a fork, such as a worker of a data loader
+            return
+        line = json.dumps({"event": name, **facts}, default=_plain)
+        if self._folder is None:
+            self._waiting.append(line)
+            del self._waiting[1_000:-1_000]
+        else:
+            self._append([line])
+
+    def trains(self):
+        """Make the folder: this process makes updates."""
+        if self._folder is None:
+            folder = os.path.join(self.options.folder, f"process-{self._pid}")
+            os.makedirs(folder, exist_ok=True)
+            self._folder = folder
+            self._append(self._waiting)
+            self._waiting = []
+
+    def cannot(self, reason):
+        """Say why an update could not be recorded, with the way out."""
+        self.trains()
+        self.event("cannot", reason=reason)
+        say(reason)
+
+    def write(self, number, document, arrays):
+        """Write an update's files, each whole or not at all: the arrays first, since the document says that they are there."""
+        self.trains()
+        stem = os.path.join(self._folder, f"update-{number}")
+        _whole(f"{stem}.safetensors", safetensors(arrays))
+        _whole(f"{stem}.json", json.dumps(document, default=_plain).encode())
+        self.recorded += 1
+
+    def end(self):
+        """Write the last event."""
+        if self._folder is not None and os.getpid() == self._pid:
+            self.event("end", updates=self.made, recorded=self.recorded)
+
+    def note(self, facts):
+        """Write what the script says."""
+        self._noted += 1
+        self.event("note", update=self.made, **facts)
+
+    def _append(self, lines):
+        with open(os.path.join(self._folder, "events.jsonl"), "a", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+
+
+_recording = None
+
+
+def install():
+    """Read the options, and give every script the function `gates_note`."""
+    global _recording
+    if _recording is None:
+        _recording = Recording(Options(os.environ["GATES_XRAY"]))
+        builtins.gates_note = gates_note
+        atexit.register(_recording.end)
+    return _recording
+
+
+def recording():
+    """Return the recording of this process."""
+    return install()
+
+
+def gates_note(*, rewards=None, groups=None, advantages=None, ids=None, settings=None):
+    """Say what no recorder sees; each is a list over the rows of the next update, in the order in which they were scored.
+
+    Args:
+        rewards: a number a row.
+        groups: the prompt of each row, as any number or text.
+        advantages: a number a row.
+        ids: the tokens of each row's completion, where the order is another.
+        settings: in the words of `gates judge`, such as {"algorithm": "grpo", "epsilon_low": 0.2}.
+    """
+    if _recording is None:
+        return
+    facts = {"rewards": rewards, "groups": groups, "advantages": advantages, "ids": ids, "settings": settings}
+    _recording.note({name: _plain(value) for name, value in facts.items() if value is not None})
+
+
+def say(sentence):
+    """Print a sentence beside what the script prints."""
+    sys.stderr.write(f"gates xray: {sentence}\n")
+    sys.stderr.flush()
+
+
+# ---------------------------------------------------------------------------------------------------- files
+
+
+def _whole(path, content):
+    """Write a file beside, and move it to its name."""
+    handle, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def safetensors(arrays):
+    """Return NumPy arrays as the bytes of a safetensors file: a length, a header in JSON, and the numbers."""
+    import numpy as np
+
+    names = {"float64": "F64", "float32": "F32", "int64": "I64", "int32": "I32", "bool": "BOOL", "uint8": "U8"}
+    header, parts, at = {}, [], 0
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        content = array.tobytes()
+        header[name] = {"dtype": names[array.dtype.name], "shape": list(array.shape), "data_offsets": [at, at + len(content)]}
+        parts.append(content)
+        at += len(content)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + b"".join(parts)
+
+
+def _plain(value):
+    """Return a value as JSON has it: arrays as lists, what JSON lacks as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    return str(value)
+
+
+# ------------------------------------------------------------------------------------------------- tokens
+
+
+def keys(ids, attended):
+    """Return a key for each token of a row: equal for equal tokens after equal attended tokens.
+
+    A key covers the attended tokens before a position and the token at it, attended or not.
+    """
+    digest, result = hashlib.blake2b(digest_size=8), []
+    for token, counts in zip(ids, attended):
+        here = digest.copy()
+        here.update(struct.pack("<q", int(token)))
+        result.append(here.hexdigest())
+        if counts:
+            digest = here
+    return result
+
+
+def prompt_length(row_keys, attended, ends):
+    """Return how many attended tokens of a row the sampler was given, None where no call has been seen.
+
+    Args:
+        row_keys: the keys of the row's tokens.
+        attended: 1 or 0 for each.
+        ends: keys of the last tokens of what samplers and passes without gradient were given.
+    """
+    length = 0
+    for key, counts in zip(row_keys, attended):
+        if counts:
+            length += 1
+            if key in ends:
+                return length
+    return None
+
+
+# ---------------------------------------------------------------------------------------------- least squares
+
+
+def bins_for(columns, ranks=1):
+    """Return the number of bins for so many columns: a power of 2, so that sketches of several ranks fold to the fewest."""
+    return 1 << max(LEAST_BINS.bit_length() - 1, (BINS_PER_COLUMN * columns * ranks - 1).bit_length())
+
+
+def unexplained(sketch, gradient):
+    """Return the share of the gradient that the columns leave, and their coefficients.
+
+    Args:
+        sketch: (columns, bins).
+        gradient: (bins,).
+    """
+    import numpy as np
+
+    size = float(np.linalg.norm(gradient))
+    norms = np.linalg.norm(sketch, axis=1)
+    used = norms > 1e-12 * max(float(norms.max(initial=0.0)), 1e-300)
+    coefficients = np.zeros(len(sketch))
+    if size == 0.0 or not used.any():
+        return (0.0 if size == 0.0 else 1.0), coefficients
+    scaled = sketch[used] / norms[used, None]
+    gram = scaled @ scaled.T
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > 1e-13 * values[-1]
+    inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    solution, left = np.zeros(int(used.sum())), gradient
+    for _ in range(3):  # the Gram matrix squares the condition: refinement gives the digits back
+        solution = solution + inverse @ (scaled @ left)
+        left = gradient - solution @ scaled
+    coefficients[used] = solution / norms[used]
+    return float(np.linalg.norm(left)) / size, coefficients
+
+
+def explains(share, noise):
+    """Return whether what is left is no more than the arithmetic of the script gives."""
+    return share <= EXPLAINED + NOISES * noise
+
+
+class Clock:
+    """Seconds of the recorder's own work."""
+
+    def __init__(self):
+        self._start = time.perf_counter()
+
+    def __call__(self):
+        """Return the seconds since the start."""
+        return time.perf_counter() - self._start

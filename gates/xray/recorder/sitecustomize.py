@@ -1,0 +1,78 @@
+"""Start the recorder of `gates xray` when this interpreter imports torch or MLX; the script itself is not changed.
+
+`gates xray` puts this folder first on PYTHONPATH. An environment's own sitecustomize still runs.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+RECORDERS = {"torch": "gates_xray_torch", "mlx.nn": "gates_xray_mlx"}  # by the module whose import starts it
+
+
+class _Loader:
+    """The loader of a framework's module, after which its recorder is installed."""
+
+    def __init__(self, loader, recorder):
+        self._loader = loader
+        self._recorder = recorder
+
+    def create_module(self, spec):
+        """Return the module as its own loader makes it."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        """Execute the module, and install the recorder; a failure of the recorder is said and never raised."""
+        self._loader.exec_module(module)
+        try:
+            importlib.import_module(self._recorder).install()
+        except Exception as error:  # the user's script goes on
+            sys.stderr.write(f"gates xray: the recorder did not start: {type(error).__name__}: {error}\n")
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class _Finder:
+    """Finds the modules of RECORDERS by the finders after it."""
+
+    def __init__(self):
+        self._asked = set()
+
+    def find_spec(self, name, path=None, target=None):
+        """Return the spec of such a module with the loader above, None for every other."""
+        if name not in RECORDERS or name in self._asked:
+            return None
+        self._asked.add(name)  # importlib.util.find_spec asks this finder again
+        try:
+            for finder in sys.meta_path:
+                if finder is self or not hasattr(finder, "find_spec"):
+                    continue
+                spec = finder.find_spec(name, path, target)
+                if spec is not None and spec.loader is not None:
+                    spec.loader = _Loader(spec.loader, RECORDERS[name])
+                    return spec
+        finally:
+            self._asked.discard(name)
+        return None
+
+
+def _next_sitecustomize():
+    """Run the sitecustomize that this one hides, as if this folder were not on the path."""
+    paths = [path for path in sys.path if os.path.abspath(path) != HERE]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+
+
+if os.environ.get("GATES_XRAY"):
+    sys.meta_path.insert(0, _Finder())
+    import gates_xray
+
+    gates_xray.install()
+_next_sitecustomize()
