@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.machinery
 import importlib.util
 import os
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RECORDERS = {"torch": "gates_xray_torch", "mlx.nn": "gates_xray_mlx"}  # by the module whose import starts it
+RECORDERS = {  # a module whose import is awaited: the recorder and its function that is called then
+    "torch": ("gates_xray_torch", "install"),
+    "transformers.generation.utils": ("gates_xray_torch", "install_generation"),
+    "transformers.tokenization_utils_base": ("gates_xray_torch", "install_tokenizer"),
+    "mlx.optimizers": ("gates_xray_mlx", "install"),
+}
 
 
 class _Loader:
@@ -29,7 +35,8 @@ class _Loader:
         """Execute the module, and install the recorder; a failure of the recorder is said and never raised."""
         self._loader.exec_module(module)
         try:
-            importlib.import_module(self._recorder).install()
+            module, function = self._recorder
+            getattr(importlib.import_module(module), function)()
         except Exception as error:  # the user's script goes on
             sys.stderr.write(f"gates xray: the recorder did not start: {type(error).__name__}: {error}\n")
 
