@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import functools
 import hashlib
 import json
 import math
@@ -24,6 +25,7 @@ import struct
 import sys
 import tempfile
 import time
+import weakref
 
 FORMAT = 1
 EXPLAINED = 1e-5  # share of a gradient in float32 that is left when its columns explain it: a probe left 2e-7 to 9e-7
@@ -241,6 +243,52 @@ def prompt_length(row_keys, attended, ends):
             if key in ends:
                 return length
     return None
+
+
+# ---------------------------------------------------------------------------------------------- the tokenizer
+
+_tokenizer = None  # returns the tokenizer that the script used last
+
+
+def install_tokenizer():
+    """Remember the tokenizer of transformers that the script uses, for the text of its tokens; torch may be missing."""
+    from transformers import tokenization_utils_base
+
+    base = tokenization_utils_base.PreTrainedTokenizerBase
+    for name in ("__call__", "apply_chat_template", "encode", "batch_decode", "decode"):
+        original = getattr(base, name, None)
+        if original is not None:
+            setattr(base, name, _remembering(original))
+    if "gates_xray_torch" in sys.modules:
+        sys.modules["gates_xray_torch"].install_tokenizer()
+
+
+def _remembering(original):
+    @functools.wraps(original)
+    def method(self, *args, **kwargs):
+        global _tokenizer
+        _tokenizer = weakref.ref(self)
+        return original(self, *args, **kwargs)
+
+    return method
+
+
+def texts(ids):
+    """Return the text of each token, None where no tokenizer has been seen."""
+    tokenizer = _tokenizer and _tokenizer()
+    if tokenizer is None:
+        return None
+    try:
+        return [tokenizer.decode([token]) for token in ids]
+    except Exception:  # text is a comfort
+        return None
+
+
+def special_tokens():
+    """Return the ids that end a row, and the one that pads, as far as the tokenizer says."""
+    tokenizer = _tokenizer and _tokenizer()
+    end = getattr(tokenizer, "eos_token_id", None)
+    return {"eos": [end] if isinstance(end, int) else [], "pad": getattr(tokenizer, "pad_token_id", None)}
 
 
 # ---------------------------------------------------------------------------------------------- least squares

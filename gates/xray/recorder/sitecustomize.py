@@ -15,8 +15,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 RECORDERS = {  # a module whose import is awaited: the recorder and its function that is called then
     "torch": ("gates_xray_torch", "install"),
     "transformers.generation.utils": ("gates_xray_torch", "install_generation"),
-    "transformers.tokenization_utils_base": ("gates_xray_torch", "install_tokenizer"),
+    "transformers.tokenization_utils_base": ("gates_xray", "install_tokenizer"),
     "mlx.optimizers": ("gates_xray_mlx", "install"),
+    "mlx_lm.sample_utils": ("gates_xray_mlx", "install_sampler"),
+    "mlx_lm.generate": ("gates_xray_mlx", "install_generation"),
 }
 
 
