@@ -14,7 +14,6 @@ import traceback
 
 import gates_xray
 import gates_xray_mlx_calls as passes
-import gates_xray_mlx_generation
 import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optimizers
@@ -120,9 +119,7 @@ class Recorder:
             self.calls.append(call)
             if sum(len(call.ids) for call in self.calls) > gates_xray.MOST_ROWS:
                 del self.calls[0]
-            if not call.off:
-                return
-            call.state = passes.State([call.module])
+            return
         if self.generating:
             return
         self.hashed += call.ids.size
@@ -148,6 +145,23 @@ class Recorder:
             if counted:
                 kept = call.ids[row, counted].tolist()
                 self.weak_ends.add(gates_xray.keys(kept, [1] * len(kept))[-1])
+
+    def picked(self, logits, indices):
+        """See which tokens the script scores: the last of a row is often no input of the model."""
+        if logits.ndim == indices.ndim + 1:
+            indices = indices[..., None]
+        if logits.shape[-1] not in self.vocabularies or logits.ndim not in {2, 3} or indices.shape != (*logits.shape[:-1], 1):
+            return
+        recent = [*self.calls[-8:], *(entry[0] for entry in self.scored[-8:])]
+        recent = [call for call in recent if call.tokens is call.ids]
+        rows = {len(call.ids) for call in recent}
+        if not recent or not (logits.ndim == 2 or logits.shape[0] in rows):
+            return
+        scored = passes.readable(indices)
+        for call in reversed(recent) if scored is not None else ():
+            whole = logits.ndim == 3 or scored.size == call.ids.size
+            if whole and scored.size % len(call.ids) == 0 and call.targets(scored.reshape(len(call.ids), -1)):
+                return
 
     def unreadable(self, module):
         """Say once that token ids could not be read."""
@@ -256,24 +270,25 @@ class Recorder:
 
 # ------------------------------------------------------------------------------------------------- the hooks
 
-_recorder = None
+recorder = None
 _asked = {"compile": True}  # whether the script wants compiled functions
 _enable, _disable = mx.enable_compile, mx.disable_compile
 
 
 def install():
     """Watch this process: calls of modules, differentiated functions, optimizer steps and clipping."""
-    global _recorder
-    if _recorder is not None:
+    global recorder
+    if recorder is not None:
         return
     recording = gates_xray.recording()
-    _recorder = Recorder(recording)
+    recorder = Recorder(recording)
     _watch_compilation()
     for name in ("value_and_grad", "grad", "vjp"):
         setattr(mx, name, _differentiating(getattr(mx, name)))
     _watch_classes(nn.Module, "__call__", _calling)
     _watch_classes(optimizers.Optimizer, "apply_gradients", _applying)
     _watch_classes(optimizers.Optimizer, "update", _updating)
+    mx.take_along_axis = _picking(mx.take_along_axis)
     _watch_clipping()
     _watch_distribution()
     facts = {"rank": int(os.environ.get("MLX_RANK", "0")), "world_size": None}
@@ -287,7 +302,7 @@ def _watch_compilation():
 
     def enable_compile():
         _asked["compile"] = True
-        if not _recorder.recording.wanted:
+        if not recorder.recording.wanted:
             _enable()
 
     def disable_compile():
@@ -307,20 +322,33 @@ def _differentiating(original):
 
     @functools.wraps(original)
     def transformation(function, *args, **kwargs):
-        if not callable(function) or _recorder.busy or not _recorder.recording.wanted:
+        if not callable(function) or recorder.busy or not recorder.recording.wanted:
             return original(function, *args, **kwargs)
 
         @functools.wraps(function, updated=())
         def traced(*inner, **named):
-            _recorder.tracing += 1
+            recorder.tracing += 1
             try:
                 return function(*inner, **named)
             finally:
-                _recorder.tracing -= 1
+                recorder.tracing -= 1
 
         return original(traced, *args, **kwargs)
 
     return transformation
+
+
+def _picking(original):
+    @functools.wraps(original)
+    def take_along_axis(*args, **kwargs):
+        if recorder.listening and not recorder.frames and (recorder.calls or recorder.scored):
+            try:
+                recorder.picked(*(args if len(args) > 1 else (args[0], kwargs["indices"]))[:2])
+            except Exception as error:  # the script goes on, whatever happens here
+                recorder.failed(error)
+        return original(*args, **kwargs)
+
+    return take_along_axis
 
 
 def _watch_classes(base, name, wrap):
@@ -363,9 +391,9 @@ _watched_bases = {}
 def _calling(original):
     @functools.wraps(original)
     def __call__(self, *args, **kwargs):
-        if _recorder.busy:
+        if recorder.busy:
             return original(self, *args, **kwargs)
-        return _recorder.forward(original, self, args, kwargs)
+        return recorder.forward(original, self, args, kwargs)
 
     return __call__
 
@@ -373,7 +401,7 @@ def _calling(original):
 def _applying(original):
     @functools.wraps(original)
     def apply_gradients(self, gradients, parameters):
-        return _recorder.step(original, self, gradients, parameters)
+        return recorder.step(original, self, gradients, parameters)
 
     return apply_gradients
 
@@ -381,11 +409,11 @@ def _applying(original):
 def _updating(original):
     @functools.wraps(original)
     def update(self, model, gradients):
-        _recorder.models.append(model)
+        recorder.models.append(model)
         try:
             return original(self, model, gradients)
         finally:
-            _recorder.models.pop()
+            recorder.models.pop()
 
     return update
 
@@ -396,8 +424,8 @@ def _watch_clipping():
     @functools.wraps(original)
     def clip_grad_norm(grads, max_norm):
         clipped, norm = original(grads, max_norm)
-        if _recorder.listening:
-            _recorder.clip = (norm, max_norm)
+        if recorder.listening:
+            recorder.clip = (norm, max_norm)
         return clipped, norm
 
     optimizers.clip_grad_norm = optimizers.optimizers.clip_grad_norm = clip_grad_norm
@@ -408,17 +436,7 @@ def _watch_distribution():
 
     @functools.wraps(original)
     def init(*args, **kwargs):
-        _recorder.group = original(*args, **kwargs)
-        return _recorder.group
+        recorder.group = original(*args, **kwargs)
+        return recorder.group
 
     mx.distributed.init = init
-
-
-def install_sampler():
-    """Watch mlx-lm's samplers."""
-    gates_xray_mlx_generation.watch_samplers()
-
-
-def install_generation():
-    """Watch mlx-lm's generation."""
-    gates_xray_mlx_generation.watch_generation(lambda: _recorder)

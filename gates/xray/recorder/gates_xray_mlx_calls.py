@@ -44,8 +44,9 @@ class Call:
 
     Attributes:
         module: the outermost module that took the token ids and gave logits.
-        ids: (B, T).
-        attended: (B, T), 0 where a mask says so, and in the run of equal tokens at a row's end, its first excepted.
+        ids: (B, T), what the module was given.
+        tokens: the same, with the token that follows each row where the script scored it.
+        attended: as `tokens`, 0 where a mask says so, and in the run of equal tokens at a row's end, its first excepted.
         masked: whether `attended` comes from a mask; else the model attends to all tokens before each.
         bare: whether the module gave hidden states; then a module that holds it gives the logits.
         cached: None without a key-value cache, else the tokens that it held before.
@@ -67,14 +68,27 @@ class Call:
         self.args, self.kwargs = given, named
         mask = self._mask()
         self.masked = mask is not None
+        self.tokens = self.ids
         self.attended = mask if self.masked else _before_padding(self.ids)
         front = _left_padding(frame)
         if front is not None and front.shape == (len(self.ids),):
             self.attended = (np.arange(self.ids.shape[1])[None, :] >= front[:, None]).astype(np.int64)
-        self.state = None if traced else State([frame.module, *frame.inner])
+        self.state = State([frame.module, *frame.inner], arrays=not traced)
         self.parts = {id(part) for part in frame.module.modules()} | {id(part) for inner in frame.inner for part in inner.modules()}
         self.dropout = max((1.0 - getattr(p, "_p_1", 1.0) for p in _modules([frame.module, *frame.inner]) if _drops(p)), default=0.0)
         self.off = _scaled_to_nothing(frame)
+
+    def targets(self, scored):
+        """Take the token that follows each row from the tokens (B, W) that were scored by the last logits, where they go on from the row."""
+        width = scored.shape[1]
+        if self.tokens is not self.ids or width > self.ids.shape[1] or (scored == self.ids[:, -width:]).all():
+            return False
+        if width > 1 and (scored[:, :-1] != self.ids[:, 1 - width :])[self.attended[:, 1 - width :] > 0].any():
+            return False
+        self.tokens = np.concatenate([self.ids, np.maximum(scored[:, -1:], 0)], axis=1)
+        last = self.attended[:, -1:] * (scored[:, -1:] >= 0)
+        self.attended = np.concatenate([self.attended, last], axis=1) if self.masked else _before_padding(self.tokens)
+        return True
 
     def _mask(self):
         """Return the mask (B, T) of whole numbers that the pass was given, None where there is none."""
@@ -124,16 +138,17 @@ class Call:
 
     def keys(self, row):
         """Return the keys of a row's tokens; without a mask the model attends to padding too."""
-        ids = self.ids[row].tolist()
+        ids = self.tokens[row].tolist()
         return gates_xray.keys(ids, self.attended[row].tolist() if self.masked else [1] * len(ids))
 
 
 class State:
-    """The modules of a model as they were at a call: parts, arrays and settings, by reference."""
+    """The modules of a model as they were at a call: parts, settings and, outside of a differentiated function, arrays."""
 
-    def __init__(self, roots):
+    def __init__(self, roots, arrays):
+        kinds = (nn.Module, list, tuple, dict, mx.array) if arrays else (nn.Module, list, tuple, dict)
         self._kept = [
-            (part, {name: _shallow(value) for name, value in part.items() if _is_part(value)}, dict(vars(part)))
+            (part, {name: _shallow(value) for name, value in part.items() if isinstance(value, kinds)}, dict(vars(part)))
             for part in _modules(roots)
         ]
 
@@ -143,7 +158,7 @@ class State:
         now = [(part, dict(part), dict(vars(part))) for part, _, _ in self._kept]
         try:
             for part, items, settings in self._kept:
-                part.update_items(items) if hasattr(part, "update_items") else dict.update(part, items)
+                dict.update(part, items)
                 vars(part).update(settings)
             yield
         finally:
@@ -204,10 +219,6 @@ def _modules(roots):
 
 def _drops(part):
     return isinstance(part, nn.Dropout) and part.training and getattr(part, "_p_1", 1.0) < 1.0
-
-
-def _is_part(value):
-    return isinstance(value, (mx.array, nn.Module, list, tuple, dict))
 
 
 def _shallow(value):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 import weakref
 
 import mlx.core as mx
@@ -57,12 +58,13 @@ def _settings(temp=0.0, top_p=0.0, min_p=0.0, top_k=0, **others):
     }
 
 
-def watch_generation(recorder):
-    """Wrap `generate_step`, which `generate` and `stream_generate` call, and `BatchGenerator`.
+def _recorder():
+    """Return the recorder of this process, None before the script has imported an optimizer."""
+    return getattr(sys.modules.get("gates_xray_mlx"), "recorder", None)
 
-    Args:
-        recorder: returns the recorder of this process.
-    """
+
+def watch_generation():
+    """Wrap `generate_step`, which `generate` and `stream_generate` call, and `BatchGenerator`."""
     from mlx_lm import generate
 
     step = generate.generate_step
@@ -72,16 +74,16 @@ def watch_generation(recorder):
         with contextlib.suppress(Exception):
             request = {"max_new_tokens": kwargs.get("max_tokens", 256)}
             request.update(_request(kwargs.get("sampler"), kwargs.get("logits_processors")))
-            recorder().generation([_ids(prompt)], request)
-        yield from _steps(step(prompt, model, *args, **kwargs), recorder())
+            _recorder().generation([_ids(prompt)], request)
+        yield from _steps(step(prompt, model, *args, **kwargs))
 
     generate.generate_step = generate_step
     batch = getattr(generate, "BatchGenerator", None)
     if batch is not None:
-        _watch_batches(batch, recorder)
+        _watch_batches(batch)
 
 
-def _watch_batches(batch, recorder):
+def _watch_batches(batch):
     name = "insert_segments" if hasattr(batch, "insert_segments") else "insert"
     insert = getattr(batch, name)
 
@@ -94,19 +96,21 @@ def _watch_batches(batch, recorder):
             samplers, limits = asked.get("samplers") or [None], asked.get("max_tokens") or [self.max_tokens]
             request = {"max_new_tokens": max(limits)}
             request.update(_request(samplers[0] or self.sampler, getattr(self, "logits_processors", None)))
-            recorder().generation(whole, request)
+            _recorder().generation(whole, request)
         return insert(self, prompts, *args, **kwargs)
 
     setattr(batch, name, inserted)
     for step in ("_next", "next", "next_generated"):
         if hasattr(batch, step):
-            setattr(batch, step, _while_generating(getattr(batch, step), recorder))
+            setattr(batch, step, _while_generating(getattr(batch, step)))
 
 
-def _while_generating(method, recorder):
+def _while_generating(method):
     @functools.wraps(method)
     def watched(*args, **kwargs):
-        seeing = recorder()
+        seeing = _recorder()
+        if seeing is None:
+            return method(*args, **kwargs)
         seeing.generating += 1
         try:
             return method(*args, **kwargs)
@@ -116,9 +120,9 @@ def _while_generating(method, recorder):
     return watched
 
 
-def _steps(steps, recorder):
+def _steps(steps):
     """Yield what a generator yields; the forward passes between are its own."""
-    following = _while_generating(lambda: next(steps, None), lambda: recorder)
+    following = _while_generating(lambda: next(steps, None))
     while (item := following()) is not None:
         yield item
 

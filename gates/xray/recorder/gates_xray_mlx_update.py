@@ -129,7 +129,7 @@ class Update:
         """Give a column to each token that follows other tokens, once for equal tokens after equal tokens."""
         for index, call in enumerate(self.calls):
             for row in range(len(call.ids)):
-                ids, attended = call.ids[row].tolist(), call.attended[row].tolist()
+                ids, attended = call.tokens[row].tolist(), call.attended[row].tolist()
                 row_keys = call.keys(row)
                 front = next((k for k, counts in enumerate(attended) if counts), 0)
                 columns = [-1] * len(ids)
@@ -238,7 +238,7 @@ class Update:
             at = [row["columns"][k] - first for k in new]
             done.update(row["columns"][k] for k in new)
             positions, targets = mx.array(new), mx.array([row["ids"][k] for k in new])
-            length = max(new) + 1
+            length = max(new)
             if seen is not None:
                 seen(self._row_logits(row, length), positions, targets, at)
             if start:
@@ -366,7 +366,8 @@ class Update:
         """Add the log-probs of passes without gradient, and say who gave them."""
         index = {key: column for column, key in enumerate(self.keys)}
         gathered = {}
-        for entry in self.recorder.scored:
+        beside = [[call, self.number - 1] for call in self.recorder.calls if call not in self.calls and not call.bare]
+        for entry in [*self.recorder.scored, *beside]:
             call, made = entry[0], entry[1]
             if len(entry) == 2:
                 entry.append([call.keys(row) for row in range(len(call.ids))])
@@ -374,12 +375,12 @@ class Update:
                 continue
             by = self._who(call)
             values = gathered.setdefault((by, id(call.module), made), [type(call.module).__name__, np.full(len(self.keys), np.nan), 0, 0])
-            with call.state.restored() if call.state is not None else contextlib.nullcontext():
+            with call.state.restored():
                 if call.bare or not call.repeats():
                     continue
                 logits = np.array(call.logits().astype(mx.float32))
             for row, keys in enumerate(entry[2]):
-                scores = _log_probs(logits[row], call.ids[row], self.temperature)
+                scores = _log_probs(logits[row], call.tokens[row], self.temperature)
                 for k in range(1, len(keys)):
                     if keys[k] in index:
                         values[1][index[keys[k]]] = scores[k - 1]

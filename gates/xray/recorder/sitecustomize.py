@@ -17,8 +17,8 @@ RECORDERS = {  # a module whose import is awaited: the recorder and its function
     "transformers.generation.utils": ("gates_xray_torch", "install_generation"),
     "transformers.tokenization_utils_base": ("gates_xray", "install_tokenizer"),
     "mlx.optimizers": ("gates_xray_mlx", "install"),
-    "mlx_lm.sample_utils": ("gates_xray_mlx", "install_sampler"),
-    "mlx_lm.generate": ("gates_xray_mlx", "install_generation"),
+    "mlx_lm.sample_utils": ("gates_xray_mlx_generation", "watch_samplers"),
+    "mlx_lm.generate": ("gates_xray_mlx_generation", "watch_generation"),
 }
 
 
