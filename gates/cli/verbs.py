@@ -24,6 +24,7 @@ from gates.cli import (
     replay,
     report,
     trainer,
+    xray,
 )
 from gates.cli.verb import Verb
 from gates.errors import EXIT_CODES
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command("check", cls=Verb, epilog=check.EXAMPLES)(check.check)
 app.command("identify", cls=Verb, epilog=identify.EXAMPLES)(identify.identify)
 app.command("judge", cls=Verb, epilog=judge.EXAMPLES)(judge.judge)
+app.command("xray", cls=Verb, epilog=xray.EXAMPLES)(xray.xray)
 app.command("list", cls=Verb, epilog=listing.EXAMPLES)(listing.list_)
 app.command("explain", cls=Verb, epilog=explain.EXAMPLES)(explain.explain)
 app.command("mutants", cls=Verb, epilog=mutants.EXAMPLES)(mutants.mutants)

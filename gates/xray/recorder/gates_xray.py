@@ -80,7 +80,7 @@ class Recording:
         """Write an event, or keep it until this process is known to train."""
         if os.getpid() != self._pid:  # a fork, such as a worker of a data loader
             return
-        line = json.dumps({"event": name, **facts}, default=_plain)
+        line = json.dumps(_plain({"event": name, **facts}))
         if self._folder is None:
             self._waiting.append(line)
             del self._waiting[1_000:-1_000]
@@ -107,7 +107,7 @@ class Recording:
         self.trains()
         stem = os.path.join(self._folder, f"update-{number}")
         _whole(f"{stem}.safetensors", safetensors(arrays))
-        _whole(f"{stem}.json", json.dumps(document, default=_plain).encode())
+        _whole(f"{stem}.json", json.dumps(_plain(document)).encode())
         self.recorded += 1
 
     def end(self):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import functools
+import math
 import os
 import sys
 import traceback
@@ -870,7 +871,8 @@ def _watch_clipping():
     @functools.wraps(original)
     def clip_grad_norm_(parameters, max_norm, *args, **kwargs):
         norm = original(parameters, max_norm, *args, **kwargs)
-        _recorder.clip = {"norm": float(norm), "limit": float(max_norm)}
+        limit = float(max_norm)
+        _recorder.clip = {"norm": float(norm), "limit": limit if math.isfinite(limit) else None}
         _recorder.recording.event("clip", update=_recorder.recording.made, **_recorder.clip)
         return norm
 

@@ -1,0 +1,1 @@
+"""X-rays as JSON, as one screen and as a page."""

@@ -1,0 +1,122 @@
+"""The JSON of a recording, as docs/xray.md describes it: an update, and the events of a process."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
+
+FORMAT = 1
+Kind = Literal["log_prob", "padding", "entropy", "kl", "router"]
+PER_TOKEN: tuple[Kind, ...] = ("log_prob", "padding")  # kinds whose columns are the log-prob of a token
+
+
+class Part(BaseModel):
+    """A part of a document: fields that this version does not know are kept out, so that recorders may add some."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class RowDocument(Part):
+    """A row that the script scored with gradient."""
+
+    call: NonNegativeInt
+    ids: tuple[int, ...]
+    attended: tuple[int, ...]
+    columns: tuple[int, ...]
+    prompt: NonNegativeInt | None = None
+    labels: tuple[int, ...] | None = None
+    text: tuple[str, ...] | None = None
+
+
+class Scorer(Part):
+    """A pass without gradient: by which weights."""
+
+    by: str
+    model: str = ""
+    update: NonNegativeInt = 0
+
+
+class Clip(Part):
+    """A call that clips the norm of gradients."""
+
+    norm: float
+    limit: float
+
+    @property
+    def factor(self) -> float:
+        """The number by which the gradient was multiplied."""
+        return min(1.0, self.limit / self.norm) if self.norm > 0 else 1.0
+
+
+class Moved(Part):
+    """How many of the sampled weights moved."""
+
+    numbers: NonNegativeInt
+    with_gradient: NonNegativeInt
+    still: NonNegativeInt
+
+
+class OptimizerDocument(Part):
+    """The optimizer's class and its settings at this update."""
+
+    name: str
+    groups: tuple[dict[str, Any], ...] = ()
+
+
+class Trained(Part):
+    """The size of what was fitted."""
+
+    tensors: NonNegativeInt
+    numbers: NonNegativeInt
+
+
+class Special(Part):
+    """Ids of special tokens: those that end a row, and the one that pads."""
+
+    eos: tuple[int, ...] = ()
+    pad: int | None = None
+
+
+class UpdateDocument(Part):
+    """The content of update-N.json."""
+
+    format: PositiveInt
+    update: PositiveInt
+    framework: str = ""
+    rank: NonNegativeInt = 0
+    world_size: PositiveInt = 1
+    model: str = ""
+    dtype: str = "float32"
+    autocast: str | None = None
+    dropout: float = 0.0
+    trained: Trained
+    restricted: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    optimizer: OptimizerDocument
+    temperature: float = 1.0
+    temperatures: dict[str, float] = Field(default_factory=dict)
+    kinds: tuple[tuple[Kind, NonNegativeInt], ...]
+    tried: tuple[tuple[tuple[str, ...], float], ...] = ()
+    rows: tuple[RowDocument, ...]
+    keys: tuple[str, ...]
+    special: Special = Special()
+    scorers: tuple[Scorer, ...] = ()
+    noise: float = 0.0
+    gradient_norm: float
+    clip: Clip | None = None
+    moved: Moved | None = None
+    bins: PositiveInt
+    seed: int = 0
+
+
+class Event(BaseModel):
+    """A line of events.jsonl; its other fields depend on the event."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    event: str
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        """Return a field of this event."""
+        return (self.model_extra or {}).get(name, otherwise)

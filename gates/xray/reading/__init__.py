@@ -1,0 +1,1 @@
+"""What a recorded update shows: one module for each question."""
