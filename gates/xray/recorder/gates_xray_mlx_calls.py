@@ -36,7 +36,14 @@ class Frame:
         self.vocabulary = None
         self.calls = []
         self.inner = []
-        self.offset = _offset(args, kwargs)
+        self.offset = None
+        self.padding = None
+
+    def look(self):
+        """Read what a key-value cache holds before the call."""
+        with contextlib.suppress(RuntimeError, ValueError):  # no numbers inside a compiled or batched function
+            self.offset = _offset(self.args, self.kwargs)
+            self.padding = _left_padding(self)
 
 
 class Call:
@@ -70,12 +77,16 @@ class Call:
         self.masked = mask is not None
         self.tokens = self.ids
         self.attended = mask if self.masked else _before_padding(self.ids)
-        front = _left_padding(frame)
+        front = frame.padding
         if front is not None and front.shape == (len(self.ids),):
             self.attended = (np.arange(self.ids.shape[1])[None, :] >= front[:, None]).astype(np.int64)
         self.state = State([frame.module, *frame.inner], arrays=not traced)
-        self.parts = {id(part) for part in frame.module.modules()} | {id(part) for inner in frame.inner for part in inner.modules()}
-        self.dropout = max((1.0 - getattr(p, "_p_1", 1.0) for p in _modules([frame.module, *frame.inner]) if _drops(p)), default=0.0)
+        self.parts = {id(part) for part in frame.module.modules()} | {
+            id(part) for inner in frame.inner for part in inner.modules()
+        }
+        self.dropout = max(
+            (1.0 - getattr(p, "_p_1", 1.0) for p in _modules([frame.module, *frame.inner]) if _drops(p)), default=0.0
+        )
         self.off = _scaled_to_nothing(frame)
 
     def targets(self, scored):
@@ -90,10 +101,32 @@ class Call:
         self.attended = np.concatenate([self.attended, last], axis=1) if self.masked else _before_padding(self.tokens)
         return True
 
+    def follows(self, call):
+        """Return whether this pass has one token more in each row than another, as in a loop that samples."""
+        if call is None or (len(call.ids), call.ids.shape[1] + 1) != self.ids.shape:
+            return False
+        return bool((self.ids[:, :-1] == call.ids).all())
+
+    def climb(self, root):
+        """Give the logits by the smallest module of a model that holds this one; return whether there is any."""
+        holders = [part for part in root.modules() if part is not self.module and self._inside(part)]
+        if not holders:
+            return False
+        self.module = min(holders, key=lambda part: len(part.modules()))
+        self.parts |= {id(part) for part in self.module.modules()}
+        return True
+
+    def _inside(self, holder):
+        return any(part is self.module for part in holder.modules())
+
     def _mask(self):
         """Return the mask (B, T) of whole numbers that the pass was given, None where there is none."""
         for value in (*self.args, *self.kwargs.values()):
-            if isinstance(value, mx.array) and value.shape == self.ids.shape and value.dtype in {mx.bool_, mx.int32, mx.int64, mx.float32, mx.uint8}:
+            if (
+                isinstance(value, mx.array)
+                and value.shape == self.ids.shape
+                and value.dtype in {mx.bool_, mx.int32, mx.int64, mx.float32, mx.uint8}
+            ):
                 if value is (self.args[self._ids_at] if self._ids_at is not None else self.kwargs.get(self._ids_name)):
                     continue
                 read = np.array(value)
@@ -120,7 +153,10 @@ class Call:
             return value[row : row + 1] if sliced else value
 
         given = [ids[0] if self.flat else ids if k == self._ids_at else cut(value) for k, value in enumerate(self.args)]
-        named = {name: (ids[0] if self.flat else ids) if name == self._ids_name else cut(value) for name, value in self.kwargs.items()}
+        named = {
+            name: (ids[0] if self.flat else ids) if name == self._ids_name else cut(value)
+            for name, value in self.kwargs.items()
+        }
         if self.bare:
             given, named = [ids[0] if self.flat else ids], {}
         result = logits_of(self.module(*given, **named))
@@ -134,7 +170,9 @@ class Call:
             return True
         again = np.array(self.logits()[:, : self.seen.shape[1]].astype(mx.float32))
         same_shape = again.shape == self.seen.shape
-        return same_shape and float(np.abs(again - self.seen).max()) <= CLOSE * max(float(np.abs(self.seen).max()), 1e-30)
+        return same_shape and float(np.abs(again - self.seen).max()) <= CLOSE * max(
+            float(np.abs(self.seen).max()), 1e-30
+        )
 
     def keys(self, row):
         """Return the keys of a row's tokens; without a mask the model attends to padding too."""
@@ -148,7 +186,11 @@ class State:
     def __init__(self, roots, arrays):
         kinds = (nn.Module, list, tuple, dict, mx.array) if arrays else (nn.Module, list, tuple, dict)
         self._kept = [
-            (part, {name: _shallow(value) for name, value in part.items() if isinstance(value, kinds)}, dict(vars(part)))
+            (
+                part,
+                {name: _shallow(value) for name, value in part.items() if isinstance(value, kinds)},
+                dict(vars(part)),
+            )
             for part in _modules(roots)
         ]
 
@@ -176,11 +218,11 @@ def quiet(calls):
     key = np.array(mx.random.state[0])
     try:
         for part in dropouts:
-            part._set_training_mode(False)
+            part.eval()
         yield
     finally:
         for part in dropouts:
-            part._set_training_mode(True)
+            part.train()
         if (np.array(mx.random.state[0]) != key).any():
             mx.random.seed(int(key[0]) << 32 | int(key[1]))  # a seed is the two halves of the key
 
@@ -226,7 +268,9 @@ def _shallow(value):
 
 
 def _is_cache(value):
-    return isinstance(value, (list, tuple)) and any(hasattr(item, "update_and_fetch") or hasattr(item, "make_mask") for item in value)
+    return isinstance(value, (list, tuple)) and any(
+        hasattr(item, "update_and_fetch") or hasattr(item, "make_mask") for item in value
+    )
 
 
 def _without_cache(value, name):
@@ -266,12 +310,12 @@ def _before_padding(ids):
     attended = np.ones(ids.shape, np.int64)
     runs = [int((row[::-1] == row[-1]).argmin()) or len(row) for row in ids] if ids.shape[1] else []
     lengths = {}
-    for row, run in zip(ids, runs):
+    for row, run in zip(ids, runs, strict=True):
         if run > 1:
             lengths[int(row[-1])] = lengths.get(int(row[-1]), 0) + run
     if lengths:
         pad = max(lengths, key=lengths.get)
-        for k, (row, run) in enumerate(zip(ids, runs)):
+        for k, (row, run) in enumerate(zip(ids, runs, strict=True)):
             if run > 1 and row[-1] == pad:
                 attended[k, len(row) - run + 1 :] = 0
     return attended
@@ -279,5 +323,9 @@ def _before_padding(ids):
 
 def _scaled_to_nothing(frame):
     """Return whether all adapters have the scale 0."""
-    scales = [vars(part).get("scale", part.get("scale")) for part in _modules([frame.module, *frame.inner]) if "lora_a" in part]
+    scales = [
+        vars(part).get("scale", part.get("scale"))
+        for part in _modules([frame.module, *frame.inner])
+        if "lora_a" in part
+    ]
     return bool(scales) and all(isinstance(scale, (int, float)) and scale == 0 for scale in scales)

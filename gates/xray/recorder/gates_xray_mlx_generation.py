@@ -47,7 +47,7 @@ def watch_samplers():
     sample_utils.make_sampler, sample_utils.make_logits_processors = sampler, processors
 
 
-def _settings(temp=0.0, top_p=0.0, min_p=0.0, top_k=0, **others):
+def _settings(temp=0.0, top_p=0.0, min_p=0.0, top_k=0, **_):
     """Return the settings of mlx-lm's sampler in the words of a generation config, as they hold."""
     return {
         "do_sample": temp != 0,
@@ -92,7 +92,7 @@ def _watch_batches(batch):
         with contextlib.suppress(Exception):
             asked = _bound(insert, (self, prompts, *args), kwargs)
             before = asked.get("all_tokens") or [[] for _ in prompts]
-            whole = [[*done, *_flat(prompt)] for done, prompt in zip(before, prompts)]
+            whole = [[*done, *_flat(prompt)] for done, prompt in zip(before, prompts, strict=True)]
             samplers, limits = asked.get("samplers") or [None], asked.get("max_tokens") or [self.max_tokens]
             request = {"max_new_tokens": max(limits)}
             request.update(_request(samplers[0] or self.sampler, getattr(self, "logits_processors", None)))
