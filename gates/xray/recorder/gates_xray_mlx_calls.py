@@ -58,6 +58,8 @@ class Call:
         bare: whether the module gave hidden states; then a module that holds it gives the logits.
         cached: None without a key-value cache, else the tokens that it held before.
         seen: logits at the first positions, for a pass that touched no embedding.
+        loop: whether it has one token more than the pass before, as in a loop that samples.
+        scored: whether the script took the log-probs of these tokens.
     """
 
     def __init__(self, frame, readable, traced):
@@ -65,6 +67,7 @@ class Call:
         self.traced = traced
         self.bare = False
         self.seen = None
+        self.loop = self.scored = False
         self.cached = frame.offset
         self.flat = readable.ndim == 1
         self.ids = readable.reshape(-1, readable.shape[-1])
@@ -90,12 +93,19 @@ class Call:
         self.off = _scaled_to_nothing(frame)
 
     def targets(self, scored):
-        """Take the token that follows each row from the tokens (B, W) that were scored by the last logits, where they go on from the row."""
+        """See tokens (B, W) that the script scores with the last logits; return whether they are the tokens of this pass.
+
+        The last may be the token that follows each row: many scripts give the model all tokens but the last.
+        """
         width = scored.shape[1]
-        if self.tokens is not self.ids or width > self.ids.shape[1] or (scored == self.ids[:, -width:]).all():
+        if width > self.ids.shape[1]:
             return False
+        if (scored == self.ids[:, -width:]).all():
+            self.scored = True
+            return True
         if width > 1 and (scored[:, :-1] != self.ids[:, 1 - width :])[self.attended[:, 1 - width :] > 0].any():
             return False
+        self.scored = True
         self.tokens = np.concatenate([self.ids, np.maximum(scored[:, -1:], 0)], axis=1)
         last = self.attended[:, -1:] * (scored[:, -1:] >= 0)
         self.attended = np.concatenate([self.attended, last], axis=1) if self.masked else _before_padding(self.tokens)

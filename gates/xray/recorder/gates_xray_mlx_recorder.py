@@ -124,8 +124,10 @@ class Recorder:
         if call.cached is not None:
             return
         if call.follows(self._growing):
-            self.scored = [entry for entry in self.scored if entry[0] is not self._growing]
-        elif call.ids.shape[1] > 1:
+            call.loop = True
+            if not self._growing.scored:
+                self.scored = [entry for entry in self.scored if entry[0] is not self._growing]
+        if call.ids.shape[1] > 1:
             self.scored.append((call, self.recording.made))
             del self.scored[:-SCORED]
         self._growing = call
@@ -143,7 +145,7 @@ class Recorder:
         if logits.shape[-1] not in self.vocabularies or indices.shape != (*logits.shape[:-1], 1):
             return
         recent = [*self.calls[-RECENT:], *(call for call, _ in self.scored[-RECENT:])]
-        recent = [call for call in recent if call.tokens is call.ids and indices.size % len(call.ids) == 0]
+        recent = [call for call in recent if not call.scored and indices.size % len(call.ids) == 0]
         scored = passes.readable(indices) if recent else None
         if scored is None:
             return

@@ -182,6 +182,8 @@ class Update:
         row_keys = [call.keys(row) for row in range(len(call.ids))]
         if not any(key in index for keys in row_keys for key in keys[1:]):
             return False
+        if call.loop and not call.scored:
+            return False
         with call.state.restored():
             if call.bare or not call.repeats():
                 return False

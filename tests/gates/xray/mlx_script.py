@@ -165,7 +165,7 @@ def main(folder: str, variant: str, out: str) -> None:
         mx.eval(run.model.parameters(), run.optimizer.state)
         losses.append(float(value))
     names = ("ids", "mask", "advantages", "old")
-    facts = {name: np.array(getattr(run, name)).tolist() for name in names}
+    facts = {name: np.array(getattr(run, name).astype(mx.float32)).tolist() for name in names}
     Path(out).write_text(json.dumps({"losses": losses, **facts}), encoding="utf-8")
 
 

@@ -22,6 +22,16 @@ CLIP = 0.2
 SECONDS = 10.0  # most that an update of about 100 tokens may take
 TINY = {"bits": 32}
 QUANTISED = {"bits": 4, "hidden": 64}
+CONFIGURATION = """
+model.tiny = {gain = 2.0}
+adapter.rank = 4
+data = {kind = "sums", style = "plain", count = 8, max_prompt_tokens = 32}
+rollout = {samples_per_prompt = 4, max_tokens = 6}
+algorithm = {name = "grpo", settings = {beta = 0.05}}
+optimizer = {name = "adam", learning_rate = 1e-3}
+loop = {steps = 2, prompts_per_step = 3, micro_batch_rows = 5}
+rewards.functions = [{name = "regex", pattern = "[a-m]"}]
+"""
 
 
 def run(folder: Path, command: list[str], **asked: Any) -> str:
@@ -242,11 +252,12 @@ class TestLimits:
 @pytest.mark.slow
 def test_own_trainer(tmp_path: Path) -> None:
     """`gates trainer train`, unchanged: two steps are explained, prompts do not train, the reference is the model without adapters."""
-    example = Path(__file__).parents[3] / "examples" / "tiny.toml"
-    settings = ["model.warmup.steps=2", "loop.steps=2", "loop.prompts_per_step=3", "rollout.samples_per_prompt=4"]
-    asked = [argument for setting in settings for argument in ("--set", setting)]
-    command = ["-m", "gates", "trainer", "train", str(example), *asked, "--set", f"output.folder={tmp_path / 'run'}"]
-    run(tmp_path / "xray", command)
+    configuration = tmp_path / "run.toml"
+    configuration.write_text(CONFIGURATION, encoding="utf-8")
+    run(
+        tmp_path / "xray",
+        ["-m", "gates", "trainer", "train", str(configuration), "--set", f"output.folder={tmp_path}/run"],
+    )
     files = recording.load(tmp_path / "xray")
     assert len(files.updates) == 2
     for update in files.updates:
