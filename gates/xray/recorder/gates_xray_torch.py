@@ -404,7 +404,7 @@ class Update:
         self.kinds = [["log_prob", len(self.columns)]]
         self.noise = self._noise(coefficients, self.sketch)
         self.tried = [[["log_prob"], share]]
-        if gates_xray.explains(share, self.noise):
+        if gates_xray.explains(share, self.noise) or _ranks()[1] > 1:  # other ranks have the other columns
             return
         for kind, columns in (("entropy", self._entropy_columns), ("kl", self._kl_columns), ("router", self._router_columns)):
             more = columns()
