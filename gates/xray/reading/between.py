@@ -72,8 +72,8 @@ def _ways(context: Context) -> list[Rows]:
     whole = np.array([len(row.completion) for row in context.step.rows], dtype=float)
     without = trained(context)
     ways = [("token mean", np.ones(context.rows)), ("row mean", without)]
-    if (whole != without).any():
-        ways.append(("row mean", whole))
+    with_closing = whole + np.array([row.hidden for row in context.step.rows])
+    ways += [("row mean", lengths) for lengths in (whole, with_closing) if (lengths != without).any()]
     calls = [(row.row.rank, row.row.call) for row in context.step.rows]
     by_call = np.array([sum(n for n, other in zip(without, calls, strict=True) if other == call) for call in calls])
     if len(set(by_call.tolist())) > 1 and len(set(calls)) < context.rows:
@@ -164,7 +164,9 @@ def _pairs(context: Context, pairs: Sequence[Sequence[int]]) -> list[Reading]:
         return []
     alike = bool((np.abs(weights[first] - weights[first].mean()) <= 2 * context.tokens.quantile * errors[first]).all())
     sentence = (
-        "all pairs weigh the same" if alike else "pairs weigh by how far policy and reference prefer the chosen row"
+        "all pairs weigh the same"
+        if alike
+        else "pairs weigh unlike: by how far the row that is pushed up is preferred already"
     )
     if alike:
         sentence += ", as where policy and reference are equal"
