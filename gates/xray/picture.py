@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gates.xray import recording as recordings
+from gates.xray.reading import between, explained, objective, optimizer, penalty, sampling, second, trains, within
+from gates.xray.reading.context import Context, context
 from gates.xray.reading.reading import Reading
 from gates.xray.recording import Recording
 from gates.xray.step import Step, step
+
+QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
+    objective.readings,
+    trains.readings,
+    within.readings,
+    between.readings,
+    second.readings,
+    penalty.readings,
+    explained.readings,
+    optimizer.readings,
+    sampling.readings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,10 @@ class Picture:
     def number(self) -> int:
         """The number of the update, from 1."""
         return self.step.update.number
+
+    def of(self, name: str) -> Reading | None:
+        """Return the answer to one question, None where it was not asked."""
+        return next((reading for reading in self.readings if reading.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +66,13 @@ def read(folder: Path) -> Xray:
         ConfigurationError: there is no recording, or its files contradict the format or each other.
     """
     recording = recordings.load(folder)
-    return Xray(recording, tuple(Picture(step(update), ()) for update in recording.updates))
+    contexts: list[Context] = []
+    for update in recording.updates:
+        limit = sampling.limit(recording.of("generate"))
+        contexts.append(context(recording, step(update, limit), contexts))
+    return Xray(recording, tuple(_picture(each) for each in contexts))
+
+
+def _picture(each: Context) -> Picture:
+    readings: Sequence[Reading] = [reading for question in QUESTIONS for reading in question(each)]
+    return Picture(each.step, tuple(readings))

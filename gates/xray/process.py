@@ -115,6 +115,8 @@ def _part(folder: Path, number: int) -> Part | str:
         raise ConfigurationError(f"{file}: {_first(error)}; docs/xray.md has the format") from None
     part = Part(file, document, {name: np.asarray(values) for name, values in arrays.items()})
     _check(part, number)
+    if not all(np.isfinite(part.arrays[name]).all() for name in ("sketch", "gradient")):
+        return f"{file}: update {number} is left out: its gradient is NaN or infinite"
     return part
 
 
@@ -152,8 +154,6 @@ def _arrays(part: Part) -> Iterator[str]:
             yield f"no array `{name}`"
         elif arrays[name].shape != shape:
             yield f"array `{name}` has shape {list(arrays[name].shape)}, must be {list(shape)}"
-        elif name in {"sketch", "gradient"} and not np.isfinite(arrays[name]).all():
-            yield f"array `{name}` is not finite: a loss or gradient of the script was NaN or infinite"
 
 
 def _rows(part: Part) -> Iterator[str]:

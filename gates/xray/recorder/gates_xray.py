@@ -228,21 +228,27 @@ def keys(ids, attended):
     return result
 
 
-def prompt_length(row_keys, attended, ends):
+def prompt_length(ids, attended, row_keys, ends):
     """Return how many attended tokens of a row the sampler was given, None where no call has been seen.
 
     Args:
-        row_keys: the keys of the row's tokens.
+        ids: the row's tokens.
         attended: 1 or 0 for each.
+        row_keys: their keys.
         ends: keys of the last tokens of what samplers and passes without gradient were given.
     """
     length = 0
     for key, counts in zip(row_keys, attended):
-        if counts:
-            length += 1
-            if key in ends:
-                return length
-    return None
+        length += counts
+        if counts and key in ends:
+            return length
+    front = next((k for k, counts in enumerate(attended) if counts), len(ids))
+    last = max((k for k, counts in enumerate(attended) if counts), default=front)
+    if all(attended[front : last + 1]):
+        return None
+    whole = keys(ids[front:], [1] * (len(ids) - front))  # the sampler attended to tokens that the training pass hides
+    place = next((k for k, key in enumerate(whole) if key in ends), None)
+    return None if place is None else sum(attended[front : front + place + 1])
 
 
 # ---------------------------------------------------------------------------------------------- the tokenizer

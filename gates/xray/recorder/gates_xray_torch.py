@@ -7,6 +7,7 @@ random numbers; what it had is given back.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import fnmatch
 import functools
@@ -48,7 +49,15 @@ class Call:
         mask = kwargs.get("attention_mask")
         usable = isinstance(mask, torch.Tensor) and mask.shape == ids.shape
         self.attended = (mask.detach().cpu() != 0).long() if usable else torch.ones_like(self.ids)
+        self.last = _last_targets(self.ids, (*args, *kwargs.values()))
         self.autocast = _autocast(ids.device.type)
+
+    def tokens(self, row):
+        """Return the tokens of a row and whether each is attended; its last target too, where the model was not given that."""
+        ids, attended = self.ids[row].tolist(), self.attended[row].tolist()
+        if self.last is None or int(self.last[row]) < 0:
+            return ids, attended
+        return [*ids, int(self.last[row])], [*attended, attended[-1]]
 
     def row(self, index):
         """Return the arguments for one row."""
@@ -83,24 +92,27 @@ class Recorder:
         self.open = {}  # updates between the hooks before and after, by optimizer's id
         self.vocabularies = set()
         self.tokenizer = None
+        self.indices = collections.deque(maxlen=256)  # whole numbers by which scores were picked since the last update
 
     # ------------------------------------------------------------------------------------------ what hooks see
 
     def before_forward(self, module, args):
         """See that a forward pass begins."""
-        if not self.busy and self.recording.wanted:
+        if not self.busy and self.recording.wanted and not _in_backward():
             if not self.inside:
                 self.claimed, self.bases = False, []
             self.inside.append(id(module))
 
     def after_forward(self, module, args, kwargs, output):
-        """See a forward pass of any module."""
-        if self.busy or not self.recording.wanted:
+        """See a forward pass of any module; of one that raised, `output` is None."""
+        if self.busy or not self.recording.wanted or _in_backward():
             return
         if id(module) in self.inside:  # passes that an exception ended are above it
             del self.inside[self.inside.index(id(module)) :]
         if isinstance(module, torch.nn.Embedding):
             self.vocabularies.add(module.num_embeddings)
+            if not self.inside and torch.is_grad_enabled() and _ids(args, {}) is not None:  # the model's `forward` was called directly
+                self.bases.append((module, args, {}, args[0]))
         else:
             ids = _ids(args, kwargs)
             if ids is not None:
@@ -134,7 +146,7 @@ class Recorder:
         if self.generating or not any(parameter.requires_grad for parameter in module.parameters()) and torch.is_grad_enabled():
             return
         if module not in self.heads:
-            head = _with_head(module)
+            head = self._head_of(module, args, kwargs)
             self.heads[module] = head and weakref.ref(head)
         head = self.heads[module] and self.heads[module]()
         if head is None:
@@ -151,6 +163,21 @@ class Recorder:
             self.busy = False
         if logits is not None:
             self._scored(call, logits)
+
+    def _head_of(self, module, args, kwargs):
+        """Return the smallest module that holds a model without its head and gives logits for the same arguments."""
+        self.busy = True
+        state = torch.random.get_rng_state()
+        try:
+            for holder in _holders(module):
+                with contextlib.suppress(Exception), torch.no_grad():
+                    kept = {name: value for name, value in kwargs.items() if name not in DROPPED}
+                    if _logits(holder(*args, **kept), self.vocabularies) is not None:
+                        return holder
+        finally:
+            torch.random.set_rng_state(state)
+            self.busy = False
+        return None
 
     def _without_gradient(self, call, logits):
         """Keep the log-probs of a pass without gradient, and where what it was given ends."""
@@ -236,6 +263,7 @@ class Recorder:
         except Exception as error:
             self._failed(error)
         self.calls, self.clip, self.hashed = [], None, 0
+        self.indices.clear()
         if self.recording.options.stop and not self.recording.wanted:
             gates_xray.say("the updates are recorded; the script is stopped")
             raise SystemExit(0)
@@ -341,9 +369,12 @@ class Update:
 
     def _list_rows(self):
         """Give a column to each token that follows other tokens, once for equal tokens after equal tokens."""
+        for call in self.calls:
+            if call.last is None:
+                call.last = _last_targets(call.ids, self.recorder.indices)
         for index, call in enumerate(self.calls):
             for row in range(call.ids.shape[0]):
-                ids, attended = call.ids[row].tolist(), call.attended[row].tolist()
+                ids, attended = call.tokens(row)
                 row_keys = gates_xray.keys(ids, attended)
                 front = next((k for k, counts in enumerate(attended) if counts), 0)
                 columns = [-1] * len(ids)
@@ -373,7 +404,7 @@ class Update:
         self.kinds = [["log_prob", len(self.columns)]]
         self.noise = self._noise(coefficients, self.sketch)
         self.tried = [[["log_prob"], share]]
-        if gates_xray.explains(share, self.noise):
+        if gates_xray.explains(share, self.noise) or _ranks()[1] > 1:  # other ranks have the other columns
             return
         for kind, columns in (("entropy", self._entropy_columns), ("kl", self._kl_columns), ("router", self._router_columns)):
             more = columns()
@@ -662,8 +693,8 @@ class Update:
     def _row(self, row):
         call = self.calls[row["call"]]
         labels = call.labels
-        usable = isinstance(labels, torch.Tensor) and labels.shape == call.ids.shape
-        length = gates_xray.prompt_length(row["keys"], row["attended"], self.recorder.ends)
+        usable = isinstance(labels, torch.Tensor) and labels.shape == call.ids.shape and len(row["ids"]) == labels.shape[-1]
+        length = gates_xray.prompt_length(row["ids"], row["attended"], row["keys"], self.recorder.ends)
         whole = sum(row["attended"])
         return {
             "call": row["call"],
@@ -762,15 +793,35 @@ def _hidden(output):
     return output if value is None and isinstance(output, torch.Tensor) and output.is_floating_point() else value
 
 
-def _with_head(base):
-    """Return the smallest module that holds `base` and a language model's head."""
+def _holders(part):
+    """Return the modules that hold a module, the smallest first."""
     import gc
 
-    holders = [
-        module for module in gc.get_objects()
-        if issubclass(type(module), torch.nn.Module) and module is not base and hasattr(module, "lm_head") and any(part is base for part in module.modules())
-    ]
-    return min(holders, key=lambda module: sum(1 for _ in module.modules()), default=None)
+    modules = (item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module))
+    holders = [module for module in modules if module is not part and any(inner is part for inner in module.modules())]
+    return sorted(holders, key=lambda module: sum(1 for _ in module.modules()))
+
+
+def _last_targets(ids, candidates):
+    """Return the token after the last of each row, where `candidates` hold the same tokens one position earlier; else None.
+
+    Many scripts give a model all tokens but the last, and score the tokens from the second on.
+    """
+    rows, length = ids.shape
+    for value in candidates:
+        if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.numel() != ids.numel() or length < 2:
+            continue
+        shifted = value.detach().cpu().reshape(rows, length)
+        counted = shifted[:, :-1] >= 0
+        same = (shifted[:, :-1] == ids[:, 1:]) & counted
+        if counted.any() and int(same.sum()) > 0.9 * int(counted.sum()) and not torch.equal(shifted, ids):
+            return shifted[:, -1]
+    return None
+
+
+def _in_backward():
+    """Return whether this is a backward pass, in which checkpoints compute a forward pass again."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def _drops(part):
@@ -853,10 +904,11 @@ def install():
     from torch.optim import optimizer
 
     module.register_module_forward_pre_hook(_recorder.before_forward)
-    module.register_module_forward_hook(_recorder.after_forward, with_kwargs=True)
+    module.register_module_forward_hook(_recorder.after_forward, with_kwargs=True, always_call=True)
     optimizer.register_optimizer_step_pre_hook(_recorder.before_step)
     optimizer.register_optimizer_step_post_hook(_recorder.after_step)
     _watch_clipping()
+    _watch_indices()
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     recording.event(
         "start", framework=f"torch {torch.__version__}", python=sys.version.split()[0], rank=rank, world_size=ranks
@@ -877,6 +929,27 @@ def _watch_clipping():
         return norm
 
     utils.clip_grad_norm_ = utils.clip_grad.clip_grad_norm_ = clip_grad_norm_
+
+
+def _watch_indices():
+    """Keep the whole numbers by which scores are picked: the targets of a loss, where the model was not given them."""
+
+    def watching(original, position, name):
+        @functools.wraps(original)
+        def function(*args, **kwargs):
+            if not _recorder.busy and _recorder.recording.wanted and torch.is_grad_enabled():
+                index = kwargs.get(name, args[position] if len(args) > position else None)
+                if isinstance(index, torch.Tensor) and index.dtype == torch.int64:
+                    _recorder.indices.append(index)
+            return original(*args, **kwargs)
+
+        return function
+
+    functional = torch.nn.functional
+    functional.cross_entropy = watching(functional.cross_entropy, 1, "target")
+    functional.nll_loss = watching(functional.nll_loss, 1, "target")
+    torch.gather = watching(torch.gather, 2, "index")
+    torch.Tensor.gather = watching(torch.Tensor.gather, 2, "index")
 
 
 def install_generation():

@@ -1,0 +1,69 @@
+"""What the readings of one update share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gates.xray.reading import shapes
+from gates.xray.reading.shapes import Shape
+from gates.xray.reading.tokens import Tokens, tokens_of
+from gates.xray.recording import Recording
+from gates.xray.step import Step
+
+
+@dataclass(frozen=True)
+class Context:
+    """An update with what came before it.
+
+    Attributes:
+        recording: of the script.
+        step: the update.
+        earlier: updates before it.
+        tokens: that decide.
+        fitting: the simplest shapes that agree with the coefficients; several if they cannot be told apart.
+        earlier_contexts: of the updates before.
+    """
+
+    recording: Recording
+    step: Step
+    earlier: tuple[Context, ...]
+    tokens: Tokens
+    fitting: tuple[Shape, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """The simplest shape that fits, else that of equal tokens."""
+        return self.fitting[0] if self.fitting else shapes.equal(self.tokens)
+
+    @cached_property
+    def trained_before(self) -> frozenset[str]:
+        """The keys of tokens that trained in an earlier update: where they do not now, a bound switched them off."""
+        keys = [
+            before.step.update.keys[int(column)]
+            for before in self.earlier
+            for column in before.tokens.column[~before.tokens.zero]
+        ]
+        return frozenset(keys)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows of the step."""
+        return len(self.step.rows)
+
+
+def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Context:
+    """Return the context of an update."""
+    tokens = tokens_of(step)
+    fitting: list[Shape] = []
+    level = (False, False)
+    for shape in shapes.candidates(step, tokens, [before.step for before in earlier]) if len(tokens.value) else ():
+        if shape.misfit > tokens.quantile:
+            continue
+        here = (shape.form is not None, shape.old is not None)
+        if fitting and here[0] != level[0]:
+            break  # a KL is looked for only where nothing simpler fits
+        level = here
+        fitting.append(shape)
+    return Context(recording, step, tuple(earlier), tokens, tuple(fitting))

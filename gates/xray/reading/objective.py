@@ -1,0 +1,104 @@
+"""What kind of training the signs of the rows show: supervised, preference pairs or a policy gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gates.xray.reading.context import Context
+from gates.xray.reading.reading import Reading
+from gates.xray.reading.words import plural, rows
+from gates.xray.step import shared
+
+BECAUSE = "a positive coefficient pushes a token down: the loss falls when its log-prob falls"
+
+
+def readings(context: Context) -> list[Reading]:
+    """Return the kind of training."""
+    step = context.step
+    weights = step.weights
+    known = np.isfinite(weights)
+    if not step.fit.size or not known.any():
+        return []
+    up, down = np.flatnonzero(known & (weights < 0)).tolist(), np.flatnonzero(known & (weights > 0)).tolist()
+    still = np.flatnonzero(known & (weights == 0)).tolist()
+    numbers = {"up": up, "down": down, "still": still, "unknown": np.flatnonzero(~known).tolist()}
+    sampled = bool(context.recording.of("generate"))
+    if up and not down and not still and not sampled:
+        sentence = f"supervised: every row is pushed up ({plural(len(up), 'row')})"
+        return [Reading("objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "supervised"})]
+    pairs = [] if still else _pairs(context, up, down)
+    if pairs and not sampled:
+        return [_preference(pairs, numbers)]
+    parts = [f"{plural(len(up), 'row')} pushed up", f"{len(down)} down"]
+    if still:
+        parts.append(f"{len(still)} untouched ({rows(still)})")
+    if known.sum() < len(weights):
+        parts.append(f"{plural(int((~known).sum()), 'row')} without a token of its own")
+    return [Reading("objective", "read", ", ".join(parts), BECAUSE, numbers={**numbers, "kind": "policy gradient"})]
+
+
+def _pairs(context: Context, up: list[int], down: list[int]) -> list[tuple[int, int, str]]:
+    """Return pairs of a row that is pushed up and one that is pushed down by as much: by token, or by sum over the row."""
+    if len(up) != len(down):
+        return []
+    for partner in _partners(context):
+        for unit in ("token", "row"):
+            pairs = [(row, partner.get(row, -1), unit) for row in up]
+            if all(other in down and _opposite(context, row, other, unit) for row, other, _ in pairs):
+                return pairs
+    return []
+
+
+def _partners(context: Context) -> list[dict[int, int]]:
+    """Return who may be whose partner: the other row of a prompt, the row in the other half, the neighbour."""
+    count = context.rows
+    ways = []
+    groups = shared(context.step.prompts)
+    if (
+        groups
+        and all(len(group) == 2 for group in groups.values())
+        and all(p is not None for p in context.step.prompts)
+    ):
+        ways.append({a: b for pair in groups.values() for a, b in (pair, pair[::-1])})
+    if count % 2 == 0:
+        half = count // 2
+        ways += [{i: (i + half) % count for i in range(count)}, {i: i ^ 1 for i in range(count)}]
+        ways += _by_call(context)
+    return ways
+
+
+def _by_call(context: Context) -> list[dict[int, int]]:
+    """Return the row in the other half of each forward pass."""
+    partner: dict[int, int] = {}
+    calls: dict[tuple[int, int], list[int]] = {}
+    for index, row in enumerate(context.step.rows):
+        calls.setdefault((row.row.rank, row.row.call), []).append(index)
+    for members in calls.values():
+        if len(members) % 2:
+            return []
+        half = len(members) // 2
+        partner |= {a: b for k, a in enumerate(members) for b in (members[(k + half) % len(members)],)}
+    return [partner]
+
+
+def _opposite(context: Context, row: int, other: int, unit: str) -> bool:
+    step, shape = context.step, context.shape
+    sizes = [1.0, 1.0] if unit == "token" else [float(len(step.rows[k].completion)) for k in (row, other)]
+    a, b = (step.weights[k] * size for k, size in zip((row, other), sizes, strict=True))
+    errors = [
+        max(shape.errors.get(k, 0.0), step.fit.rounding * abs(step.weights[k])) * size
+        for k, size in zip((row, other), sizes, strict=True)
+    ]
+    return bool(abs(a + b) <= 2 * context.tokens.quantile * np.hypot(*errors))
+
+
+def _preference(pairs: list[tuple[int, int, str]], numbers: Mapping[str, object]) -> Reading:
+    unit = pairs[0][2]
+    how = "token by token" if unit == "token" else "by the sum over the row, so rows are averaged over their tokens"
+    sentence = f"preference pairs: in each of {len(pairs)}, one row is pushed up and the other down by as much, {how}"
+    listed = [[a, b] for a, b, _ in pairs]
+    return Reading(
+        "objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "preference", "pairs": listed, "unit": unit}
+    )

@@ -1,0 +1,178 @@
+"""What the optimizer did with the gradient: does the update follow its rule, and which weights did not move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gates.model import Array
+from gates.xray.ranks import Update
+from gates.xray.reading import rules
+from gates.xray.reading.context import Context
+from gates.xray.reading.reading import Reading
+from gates.xray.reading.rules import RULES, Rule, Sample
+from gates.xray.reading.words import number, plural, share
+
+UNITS = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}  # rounding of a number, relative
+LEAST = {"float32": 2.0**-149, "bfloat16": 2.0**-133, "float16": 2.0**-24}  # smallest number
+OPERATIONS = (
+    16  # roundings of a rule: its multiplications, additions, divisions and square roots, with those of its state
+)
+HALVES = ("bfloat16", "float16")
+MANY = 0.01  # share of weights that stand still which is worth a word: in float32 a probe had 0.1% at most
+
+
+def readings(context: Context) -> list[Reading]:
+    """Return what the optimizer did."""
+    return [*_clip(context), *_rule(context), *_still(context)]
+
+
+def _clip(context: Context) -> Iterator[Reading]:
+    document = context.step.update.document
+    clip = document.clip
+    if clip is None:
+        return
+    numbers = {"norm": clip.norm, "limit": clip.limit, "factor": clip.factor, "received": document.gradient_norm}
+    if clip.factor == 1.0:
+        sentence = (
+            f"the norm of the gradient, {number(clip.norm)}, is below the limit of {number(clip.limit)}: not clipped"
+        )
+        yield Reading("clip of the norm", "read", sentence, numbers=numbers)
+        return
+    received = document.gradient_norm
+    if not document.restricted and received > 1.01 * clip.limit:
+        sentence = f"the norm was to be clipped to {number(clip.limit)}, but the optimizer received {number(received)}"
+        yield Reading(
+            "clip of the norm", "attention", sentence, "norm of the gradient at the optimizer's step", numbers=numbers
+        )
+        return
+    sentence = (
+        f"the gradient was scaled by {number(clip.factor)} (norm {number(clip.norm)}, clipped to {number(clip.limit)})"
+    )
+    yield Reading("clip of the norm", "read", sentence, "coefficients are those after clipping", numbers=numbers)
+
+
+def _samples(update: Update) -> Iterator[tuple[Sample, rules.Settings]]:
+    """Yield the sampled weights of each group with its settings."""
+    sample, groups = update.sample, update.document.optimizer.groups
+    if not {"group", "before", "after", "gradient"} <= set(sample) or not groups:
+        return
+    states = {name.removeprefix("state."): values for name, values in sample.items() if name.startswith("state.")}
+    for index in sorted(set(sample["group"].astype(int).tolist())):
+        here = sample["group"].astype(int) == index
+        before, after, gradient = (
+            np.asarray(sample[name], np.float64)[here] for name in ("before", "after", "gradient")
+        )
+        state = {name: values[here] for name, values in states.items()}
+        yield Sample(before, after, gradient, state), groups[min(index, len(groups) - 1)]
+
+
+def _room(sample: Sample, predicted: Array, dtype: str) -> Array:
+    """Return how far a weight may be from its rule: its own rounding, and that of the rule's operations."""
+    unit = UNITS.get(dtype, UNITS["float32"])
+    moved = np.abs(predicted - sample.before)
+    return np.asarray(2 * unit * np.abs(predicted) + OPERATIONS * unit * moved + LEAST.get(dtype, 0.0))
+
+
+def _rule(context: Context) -> Iterator[Reading]:
+    update = context.step.update
+    name = update.document.optimizer.name
+    parts = list(_samples(update))
+    if not parts:
+        return
+    rates = sorted({rules.rate(settings) for _, settings in parts})
+    rule = RULES.get(name)
+    if rule is None:
+        yield Reading(
+            "update", "cannot tell", f"the arithmetic of {name} is not read", "", "SGD, Adam and AdamW are read"
+        )
+        return
+    numbers = {"optimizer": name, "rates": rates, "weights": sum(len(sample.before) for sample, _ in parts)}
+    if not any(rates):
+        yield Reading(
+            "update",
+            "attention",
+            f"the learning rate of {name} is 0 in this update: no weight is moved by it",
+            numbers=numbers,
+        )
+        return
+    off = sum(int((~_follows(sample, settings, rule, update.document.dtype)).sum()) for sample, settings in parts)
+    count = sum(len(sample.before) for sample, _ in parts)
+    because = f"{plural(count, 'sampled weight')}, in float64 from gradient, settings and state, within the rounding of {update.document.dtype}"
+    rate = ", ".join(number(value) for value in rates)
+    if not off:
+        sentence = f"the update follows {name} with rate {rate}{_decay(parts)}"
+        yield Reading("update", "read", sentence, because, numbers=numbers)
+        return
+    sentence = f"the update does not follow {name} with rate {rate}: {share(off / count)} of the weights are elsewhere"
+    instead = _instead(parts, rule, update.document.dtype, name)
+    yield Reading(
+        "update",
+        "attention",
+        f"{sentence}{f'; it follows {name} {instead}' if instead else ''}",
+        because,
+        numbers={**numbers, "off": off, "instead": instead},
+    )
+
+
+def _decay(parts: list[tuple[Sample, rules.Settings]]) -> str:
+    decays = sorted({rules.decay(settings) for _, settings in parts})
+    return f" and weight decay {', '.join(number(value) for value in decays)}" if any(decays) else ""
+
+
+def _follows(sample: Sample, settings: rules.Settings, rule: Rule, dtype: str) -> Array:
+    predicted = rule(sample, settings)
+    return np.asarray(np.abs(sample.after - predicted) <= _room(sample, predicted, dtype))
+
+
+def _instead(parts: list[tuple[Sample, rules.Settings]], rule: Rule, dtype: str, name: str) -> str:
+    """Return what the update follows instead: another rate, or another rule."""
+    for words, other in rules.OTHERS.get(name, {}).items():
+        if all(_follows(sample, settings, other, dtype).all() for sample, settings in parts):
+            return words
+    quotients = [
+        ((sample.after - sample.before) / (rule(sample, settings) - sample.before))[
+            _tells(sample, rule(sample, settings), dtype)
+        ]
+        for sample, settings in parts
+    ]
+    known = np.concatenate(quotients)
+    if not len(known):
+        return ""
+    factor = float(np.median(known))
+    scaled = [
+        _follows(sample, {**settings, "lr": rules.rate(settings) * factor}, rule, dtype).mean()
+        for sample, settings in parts
+    ]
+    if all(value > 1.0 - MANY for value in scaled):
+        first = rules.rate(parts[0][1]) * factor
+        return f"with rate {number(first)}, {number(factor)} times what is set"
+    return ""
+
+
+def _tells(sample: Sample, predicted: Array, dtype: str) -> Array:
+    return np.asarray(np.abs(predicted - sample.before) > 20 * _room(sample, predicted, dtype))
+
+
+def _still(context: Context) -> Iterator[Reading]:
+    document = context.step.update.document
+    moved = document.moved
+    if moved is None or not moved.with_gradient:
+        return
+    rates = [rules.rate(settings) for _, settings in _samples(context.step.update)]
+    part = moved.still / moved.with_gradient
+    if rates and not any(rates):
+        return
+    numbers = {"still": moved.still, "with_gradient": moved.with_gradient}
+    if part <= MANY:
+        sentence = f"of {plural(moved.with_gradient, 'weight')} with a gradient {'all' if not moved.still else f'all but {moved.still:,}'} moved"
+        yield Reading("moved", "read", sentence, numbers=numbers)
+        return
+    if document.dtype in HALVES:
+        sentence = f"{share(part)} of the weights have a gradient and did not move: their update was rounded away in {document.dtype}"
+        because = f"an update below half the spacing of a weight in {document.dtype} is lost, each time anew"
+        yield Reading("moved", "attention", sentence, because, "keep weights in float32, or use a larger rate", numbers)
+        return
+    sentence = f"{share(part)} of the weights have a gradient and did not move"
+    yield Reading("moved", "attention", sentence, "sampled weights before and after the update", numbers=numbers)

@@ -1,0 +1,181 @@
+"""A further update of the same rollout: does the ratio of policy and old policy act, token by token or row by row, and where is it clipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gates.model import Array
+from gates.xray.reading import shapes, within
+from gates.xray.reading.context import Context
+from gates.xray.reading.reading import Reading
+from gates.xray.reading.words import number, plural, rows, share
+from gates.xray.step import Step
+
+LARGER = "record an update after a larger step, or more updates of one rollout (--updates)"
+
+
+def readings(context: Context) -> list[Reading]:
+    """Return what the ratio does; nothing where this update has rows of its own."""
+    before, partner = _before(context)
+    if before is None:
+        return []
+    sources = [source for source in shapes.olds(context.step, [before.step]) if _complete(context, source)]
+    different = [source for source in sources if shapes.differs(context.step, context.tokens, source)]
+    if not different:
+        sentence = "whether a ratio acts does not show: the policy has moved by less than the precision"
+        return [
+            Reading(
+                "second update", "cannot tell", sentence, "ratios to the weights before are 1 within the errors", LARGER
+            )
+        ]
+    ratios = {
+        source.name: np.exp((context.step.update.log_probs - source.values)[context.tokens.column])
+        for source in different
+    }
+    clipped = _clipped(context, before, partner, ratios)
+    acting = [shape for shape in context.fitting if shape.old is not None and shape.old in ratios]
+    plain = [shape for shape in context.fitting if shape.old is None]
+    if acting and not plain:
+        return [_by_token(acting[0].old or "", ratios, clipped), *clipped]
+    if plain and not acting:
+        return [_by_row(context, before, partner, different[0], ratios[different[0].name]), *clipped]
+    if acting:
+        sentence = "whether the ratio acts does not show: weights with and without it agree with the coefficients"
+        return [Reading("second update", "cannot tell", sentence, "", LARGER), *clipped]
+    sentence = "neither a ratio of tokens nor one of rows fits"
+    return [Reading("second update", "attention", sentence, within.PRECISE), *clipped]
+
+
+def _complete(context: Context, source: shapes.Source) -> bool:
+    return bool(np.isfinite(source.values[context.tokens.column]).all())
+
+
+def _identity(step: Step, row: int) -> str:
+    """Return the key of the last token of a row: it covers all tokens."""
+    columns = step.rows[row].row.columns[step.rows[row].completion]
+    return step.update.keys[int(columns[-1])] if len(columns) else ""
+
+
+def _before(context: Context) -> tuple[Context | None, Mapping[int, int]]:
+    """Return the first update with these rows, and the index of each of our rows there."""
+    for before in context.earlier:
+        known = {_identity(before.step, row): row for row in before.tokens.rows}
+        partner = {
+            row: known[_identity(context.step, row)]
+            for row in context.tokens.rows
+            if _identity(context.step, row) in known
+        }
+        if partner:
+            return before, partner
+    return None, {}
+
+
+def _span(ratio: Array) -> str:
+    return f"{number(float(ratio.min()))} to {number(float(ratio.max()))}"
+
+
+def _by_token(old: str, ratios: Mapping[str, Array], clipped: Sequence[Reading]) -> Reading:
+    ratio = ratios[old]
+    inside = "" if clipped else ", none of them clipped"
+    sentence = f"tokens weigh by their ratio to {old}: {_span(ratio)}{inside}"
+    numbers = {"level": "token", "old": old, "least": float(ratio.min()), "largest": float(ratio.max())}
+    return Reading("second update", "read", sentence, "equal weights do not fit, these ratios do", numbers=numbers)
+
+
+def _logs(context: Context, row: int, source: shapes.Source) -> Array:
+    """Return policy − old over the whole completion of a row, tokens that rows share included."""
+    columns = context.step.rows[row].row.columns[context.step.rows[row].completion]
+    values = (context.step.update.log_probs - source.values)[columns]
+    return np.asarray(values[np.isfinite(values)])
+
+
+def _by_row(
+    context: Context, before: Context, partner: Mapping[int, int], source: shapes.Source, ratio: Array
+) -> Reading:
+    """Compare the rows' weights with those of the update before: unchanged, or times a ratio of the row."""
+    old = source.name
+    kept = [row for row in partner if context.shape.weights.get(row) and before.shape.weights.get(partner[row])]
+    numbers = {"old": old, "least": float(ratio.min()), "largest": float(ratio.max())}
+    if len(kept) < 2:
+        sentence = "the tokens of a row weigh the same, and fewer than two rows have a weight in both updates"
+        return Reading("second update", "cannot tell", sentence, "", LARGER, numbers)
+    quotient = np.log([abs(context.shape.weights[row] / before.shape.weights[partner[row]]) for row in kept])
+    error = np.array([np.hypot(_relative(context, row), _relative(before, partner[row])) for row in kept])
+    logs = [_logs(context, row, source) for row in kept]
+    wanted = {
+        "none": np.zeros(len(kept)),
+        "row mean": np.array([values.mean() for values in logs]),
+        "row product": np.array([values.sum() for values in logs]),
+    }
+    room = 2 * context.tokens.quantile * error
+    fitting = [name for name, values in wanted.items() if _constant(quotient - values, error, room)]
+    names = {
+        "none": f"no ratio acts: rows weigh as in update {before.step.update.number}, although the ratios are {_span(ratio)}",
+        "row mean": f"rows weigh by the mean of their ratios to {old}, as a sequence (GSPO)",
+        "row product": f"rows weigh by the product of their ratios to {old}",
+    }
+    if len(fitting) != 1:
+        sentence = "the tokens of a row weigh the same; which ratio of the row acts does not show"
+        return Reading(
+            "second update",
+            "cannot tell",
+            sentence,
+            "the quotients of both updates' weights",
+            LARGER,
+            {**numbers, "fitting": fitting},
+        )
+    because = f"the quotients of the rows' weights in updates {context.step.update.number} and {before.step.update.number}, to {share(float(room.max()))}"
+    return Reading(
+        "second update",
+        "attention" if fitting == ["none"] else "read",
+        names[fitting[0]],
+        because,
+        numbers={**numbers, "level": fitting[0]},
+    )
+
+
+def _relative(context: Context, row: int) -> float:
+    return max(context.shape.errors[row] / abs(context.shape.weights[row]), context.step.fit.rounding)
+
+
+def _constant(values: Array, errors: Array, room: Array) -> bool:
+    """Return whether numbers are one number within their errors: a clip of the norm multiplies all by one."""
+    centre = float(np.average(values, weights=1.0 / errors**2))
+    return bool((np.abs(values - centre) <= room).all())
+
+
+def _clipped(
+    context: Context, before: Context, partner: Mapping[int, int], ratios: Mapping[str, Array]
+) -> list[Reading]:
+    """Return the tokens that trained before and whose ratio is switched off now, and where the bounds lie."""
+    tokens = context.tokens
+    off = tokens.zero | context.shape.clipped
+    earlier = {
+        key: not zero
+        for key, zero in zip(
+            (before.step.update.keys[int(c)] for c in before.tokens.column), before.tokens.zero, strict=True
+        )
+    }
+    trained = np.array([earlier.get(context.step.update.keys[int(c)], False) for c in tokens.column], dtype=bool)
+    off &= trained & np.isin(tokens.row, list(partner))
+    if not off.any():
+        return []
+    old = context.shape.old if context.shape.old in ratios else next(iter(ratios))
+    ratio = ratios[old or ""]
+    whole = [row for row in tokens.rows if (off | ~trained)[tokens.row == row].all()]
+    parts = [plural(int(off.sum()), "token") + " clipped"]
+    numbers: dict[str, object] = {"tokens": int(off.sum()), "rows": whole}
+    on = trained & ~off
+    for name, side in (("above", ratio > 1), ("below", ratio < 1)):
+        if (off & side).any():
+            edge = float(ratio[off & side].min() if name == "above" else ratio[off & side].max())
+            parts.append(f"at ratios {'from' if name == 'above' else 'down from'} {number(edge)}")
+            numbers[f"clipped_{name}"] = edge
+        if (on & side).any():
+            numbers[f"unclipped_{name}"] = float(ratio[on & side].max() if name == "above" else ratio[on & side].min())
+    if whole:
+        parts.append(f"{rows(whole)} wholly")
+    because = "they trained in the update before, and their coefficient is 0 now, or the KL's alone"
+    return [Reading("clip of the ratio", "read", ", ".join(parts), because, numbers=numbers)]

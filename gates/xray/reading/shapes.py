@@ -1,0 +1,238 @@
+"""What the coefficients within rows are made of: a weight for each row, times a ratio, plus the gradient of a KL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gates.model import Array
+from gates.xray.reading.tokens import Tokens
+from gates.xray.step import Step
+
+FORMS: Mapping[
+    str, Callable[[Array], Array]
+] = {  # derivative of a KL's estimator in the policy's log-prob, x = policy − reference
+    "k3": lambda x: 1.0 - np.exp(-x),
+    "k2": lambda x: x,
+    "k3 with policy and reference exchanged": lambda x: np.exp(x) - 1.0,
+}
+BOUNDS = (np.inf, 0.1, 0.2, 0.3, 0.5)  # of ratios, to begin the search for clipped tokens
+TURNS = 20  # of that search; it ends when nothing changes
+ROUNDS = 30  # of the fit that trusts no outlier
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Log-probs of the columns by other weights than those of this update."""
+
+    name: str
+    values: Array
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Coefficients as a sum: weight of the row × surrogate + β × multiplier of the row × form of the KL.
+
+    Attributes:
+        old: whose log-probs the ratio divides by; None: no ratio.
+        form: estimator of the KL; None: no KL.
+        reference: of the KL.
+        by_length: whether the KL is averaged within rows; else over tokens.
+        weights: of each row that has tokens.
+        errors: of the weights.
+        beta: coefficient of the KL, times what all tokens have in common.
+        beta_error: of it.
+        misfit: largest deviation in standard errors.
+        clipped: tokens that the ratio's bound switched off.
+    """
+
+    old: str | None
+    form: str | None
+    reference: str | None
+    by_length: bool
+    weights: Mapping[int, float]
+    errors: Mapping[int, float]
+    beta: float
+    beta_error: float
+    misfit: float
+    clipped: Array
+
+
+def olds(step: Step, earlier: Sequence[Step]) -> list[Source]:
+    """Return who may be the old policy: the trained model before this update, as it was scored or as it was recorded."""
+    number = step.update.number
+    sources = [
+        Source(f"the weights before update {scorer.update + 1}", values)
+        for scorer, values in step.update.scored
+        if scorer.by == "trained model"
+    ]
+    for before in earlier:
+        known = dict(zip(before.update.keys, before.update.log_probs, strict=True))
+        values = np.array([known.get(key, np.nan) if key else np.nan for key in step.update.keys])
+        sources.append(Source(f"the weights before update {before.update.number}", values))
+    if number > 1:
+        sources.append(Source("the weights before update 1", step.update.start_log_probs))
+    return _distinct(sources)
+
+
+def references(step: Step) -> list[Source]:
+    """Return who may be the reference of a KL: the weights at the start, adapters off, or another model."""
+    sources = [
+        Source("the model without its adapters" if "off" in scorer.by else "another model", values)
+        for scorer, values in step.update.scored
+        if scorer.by != "trained model"
+    ]
+    if step.update.number > 1:
+        sources.append(Source("the weights before update 1", step.update.start_log_probs))
+    return _distinct(sources)
+
+
+def _distinct(sources: Sequence[Source]) -> list[Source]:
+    """Return the sources that differ; one name each is enough."""
+    kept: list[Source] = []
+    for source in sources:
+        if np.isfinite(source.values).any() and not any(
+            np.allclose(source.values, other.values, rtol=0, atol=1e-7, equal_nan=True) for other in kept
+        ):
+            kept.append(source)
+    return kept
+
+
+def differs(step: Step, tokens: Tokens, source: Source) -> bool:
+    """Return whether the ratio to a source would show: it leaves 1 by more than the precision of some coefficient."""
+    apart = step.update.log_probs[tokens.column] - source.values[tokens.column]
+    room = 2 * tokens.quantile * tokens.error
+    return bool((np.abs(tokens.value * np.expm1(apart)) > room)[np.isfinite(apart)].any())
+
+
+def equal(tokens: Tokens) -> Shape:
+    """Return the simplest shape: the trained tokens of a row have one coefficient."""
+    return _solved(tokens, np.ones(len(tokens.value)), None, tokens.zero)
+
+
+def candidates(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Iterator[Shape]:
+    """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL."""
+    yield equal(tokens)
+    surrogates: list[tuple[str | None, Array]] = [(None, np.ones(len(tokens.value)))]
+    for old in olds(step, earlier):
+        ratio = np.exp(step.update.log_probs - old.values)[tokens.column]
+        if np.isfinite(ratio).all():
+            surrogates.append((old.name, ratio))
+            yield _named(_solved(tokens, ratio, None, tokens.zero), old=old.name)
+    for reference in references(step):
+        apart = (step.update.log_probs - reference.values)[tokens.column]
+        if not np.isfinite(apart).all():
+            continue
+        for form, derivative in FORMS.items():
+            for by_length in (True, False):
+                penalty = derivative(apart) / (_lengths(step, tokens) if by_length else 1.0)
+                for name, surrogate in surrogates:
+                    shape = _clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
+                    yield _named(shape, old=name, form=form, reference=reference.name, by_length=by_length)
+
+
+def with_penalty(
+    step: Step, tokens: Tokens, reference: Source, old: str | None, earlier: Sequence[Step]
+) -> Iterator[Shape]:
+    """Yield the shapes with a k3 to one reference beside the surrogate that was found."""
+    surrogate = np.ones(len(tokens.value))
+    for source in olds(step, earlier):
+        if source.name == old:
+            surrogate = np.exp(step.update.log_probs - source.values)[tokens.column]
+    derivative = FORMS["k3"]((step.update.log_probs - reference.values)[tokens.column])
+    for by_length in (True, False):
+        penalty = derivative / (_lengths(step, tokens) if by_length else 1.0)
+        yield _named(_solved(tokens, surrogate, penalty, tokens.zero), old=old, by_length=by_length)
+
+
+def _named(shape: Shape, **names: object) -> Shape:
+    return Shape(**{**{name: getattr(shape, name) for name in shape.__dataclass_fields__}, **names})
+
+
+def _lengths(step: Step, tokens: Tokens) -> Array:
+    return np.array([len(step.rows[row].completion) for row in tokens.row], dtype=float)
+
+
+def _solved(
+    tokens: Tokens, surrogate: Array, penalty: Array | None, off: Array | None, trust: Array | None = None
+) -> Shape:
+    """Solve for the weights of rows and for β, each token weighted by its error and, where given, by a trust."""
+    off = np.zeros(len(tokens.value), dtype=bool) if off is None else off
+    row, count = tokens.index, len(tokens.rows)
+    size = np.where(tokens.error > 0, tokens.error, 1.0) / (1.0 if trust is None else trust)
+    s, y = np.where(off, 0.0, surrogate) / size, tokens.value / size
+    if penalty is None:
+        y = np.where(off, 0.0, y)
+    f = np.zeros(len(y)) if penalty is None else penalty / size
+    norms = np.bincount(row, s * s, count)
+    inverse = np.divide(1.0, norms, out=np.zeros(count), where=norms > 0)
+
+    def projected(values: Array) -> Array:
+        return np.asarray(np.bincount(row, s * values, count) * inverse)
+
+    rest = f - s * projected(f)[row]
+    strength = float(rest @ rest)
+    beta = float(rest @ y) / strength if strength > 0 else 0.0
+    weights = projected(y - beta * f)
+    left = np.abs(y - beta * f - s * weights[row])
+    return Shape(
+        old=None,
+        form=None,
+        reference=None,
+        by_length=False,
+        weights=dict(zip(tokens.rows, weights.tolist(), strict=True)),
+        errors=dict(zip(tokens.rows, np.sqrt(inverse).tolist(), strict=True)),
+        beta=beta,
+        beta_error=strength**-0.5 if strength > 0 else float("inf"),
+        misfit=float(left.max(initial=0.0)),
+        clipped=off & (penalty is not None),
+    )
+
+
+def _clipping(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
+    """Solve with a KL and a clipped ratio: a token whose ratio is clipped has the KL's gradient alone.
+
+    Which tokens are clipped is found in turns with the weights, from several bounds to begin with; a start that trusts no
+    outlier gives the signs of the rows.
+    """
+    best = start = _trusting(tokens, ratio, penalty)
+    if best.misfit <= tokens.quantile:
+        return best
+    sign = np.array([start.weights[row] for row in tokens.rows])[tokens.index]
+    for bound in BOUNDS:
+        off = np.where(sign < 0, ratio > 1.0 + bound, ratio < 1.0 - bound)
+        for _ in range(TURNS):
+            shape = _solved(tokens, ratio, penalty, off)
+            if shape.misfit < best.misfit:
+                best = shape
+            weights = np.array([shape.weights[row] for row in tokens.rows])[tokens.index]
+            left = tokens.value - shape.beta * penalty
+            outside = np.where(np.where(weights == 0, sign, weights) < 0, ratio > 1.0, ratio < 1.0)
+            closer = outside & (np.abs(left) < np.abs(left - weights * ratio))
+            if (closer == off).all():
+                break
+            off = closer
+    return best
+
+
+def _trusting(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
+    """Return the fit with the least sum of absolute deviations: outliers do not move it."""
+    shape = _solved(tokens, ratio, penalty, None)
+    for _ in range(ROUNDS):
+        weights = np.array([shape.weights[row] for row in tokens.rows])[tokens.index]
+        left = np.abs(tokens.value - weights * ratio - shape.beta * penalty) / tokens.error
+        shape = _solved(tokens, ratio, penalty, None, np.maximum(left, 1.0) ** -0.5)
+    return (
+        _solved(tokens, ratio, penalty, None)
+        if shape.misfit <= tokens.quantile
+        else _untrusted(shape, tokens, ratio, penalty)
+    )
+
+
+def _untrusted(shape: Shape, tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
+    """Return a shape with the misfit of all its tokens, outliers included."""
+    weights = np.array([shape.weights[row] for row in tokens.rows])[tokens.index]
+    left = np.abs(tokens.value - weights * ratio - shape.beta * penalty) / tokens.error
+    return _named(shape, misfit=float(left.max(initial=0.0)))

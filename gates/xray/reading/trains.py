@@ -1,0 +1,230 @@
+"""Which tokens train: prompt, completion, its first and its closing token, what stands behind it, padding, truncated rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from gates.xray.reading.context import Context
+from gates.xray.reading.reading import Reading
+from gates.xray.reading.words import plural, rows, some
+from gates.xray.step import State, StepRow
+
+PROMPT_UNSEEN = "nobody saw where the prompts end: sample with `generate` in this script, or pass labels"
+OTHER_ROWS = "record rows of one prompt whose coefficients do not sum to 0: of other lengths, or with other rewards"
+STANDARD = "a token counts as trained if its coefficient is beyond its standard error, with one false alarm in a million updates"
+
+
+def readings(context: Context) -> list[Reading]:
+    """Return who trains."""
+    if not context.step.fit.size:
+        return []
+    parts = [
+        _prompt(context),
+        _completion(context),
+        _first(context),
+        _closing(context),
+        _behind(context),
+        _padding(context),
+    ]
+    shifted = _shifted(context)
+    return [reading for reading in (shifted, *parts, _truncated(context)) if reading is not None]
+
+
+def weighty(context: Context) -> list[int]:
+    """Return the rows that are known to weigh something."""
+    weights = context.step.weights
+    return [index for index, weight in enumerate(weights) if np.isfinite(weight) and weight != 0.0]
+
+
+def _states(context: Context, places: Iterable[tuple[int, int]]) -> list[State]:
+    """Return the states of tokens, each column once."""
+    states: dict[int, State] = {}
+    for index, position in places:
+        column = int(context.step.rows[index].row.columns[position])
+        if column >= 0 and column not in states:
+            states[column] = state(context, index, position)
+    return [state for state in states.values() if state != "no column"]
+
+
+def state(context: Context, index: int, position: int) -> State:
+    """Return whether a token trains; unknown where the ratio's bound may have switched it off since an earlier update."""
+    seen = context.step.state(index, position)
+    column = int(context.step.rows[index].row.columns[position])
+    return "unknown" if seen == "still" and context.step.update.keys[column] in context.trained_before else seen
+
+
+def _counted(states: Sequence[State]) -> dict[str, int]:
+    return {state: list(states).count(state) for state in ("trains", "still", "unknown")}
+
+
+def _prompt(context: Context) -> Reading | None:
+    seen = [(i, row) for i, row in enumerate(context.step.rows) if row.begins in {"sampler", "labels"}]
+    if not seen:
+        starts = sorted({row.begin for row in context.step.rows if row.begin is not None})
+        first = f"training begins at token {some([start + 1 for start in starts])}" if starts else "no token trains"
+        return Reading("prompt", "cannot tell", f"{first}; where prompts end is not known", STANDARD, PROMPT_UNSEEN)
+    counts = _counted(_states(context, ((i, int(k)) for i, row in seen for k in row.prompt)))
+    total = sum(counts.values())
+    if not total:
+        return Reading(
+            "prompt", "read", "rows have no prompt: every token trains from the second on", STANDARD, numbers=counts
+        )
+    if counts["trains"]:
+        sentence = f"prompts train: {counts['trains']} of {plural(total, 'token')}"
+        return Reading("prompt", "attention", sentence, STANDARD, numbers=counts)
+    if not counts["still"]:
+        because = "the rows of each prompt sum to 0, so a trained prompt has coefficient 0 as well"
+        return Reading("prompt", "cannot tell", "whether prompts train does not show", because, OTHER_ROWS, counts)
+    unknown = f", of {counts['unknown']} more it does not show" if counts["unknown"] else ""
+    sentence = f"prompts do not train ({plural(counts['still'], 'token')}{unknown})"
+    return Reading("prompt", "read", sentence, STANDARD, numbers=counts)
+
+
+def _completion(context: Context) -> Reading | None:
+    step = context.step
+    heavy = weighty(context)
+    if not heavy:
+        return None
+    inner = [
+        (i, int(k))
+        for i in heavy
+        for k in step.rows[i].completion
+        if k not in {step.rows[i].closing, step.rows[i].begin}
+    ]
+    counts = _counted(_states(context, inner))
+    if not sum(counts.values()):
+        return None
+    lacking = [(i, k) for i, k in inner if state(context, i, k) == "still"]
+    if not lacking:
+        off = ", but for those that a bound switches off" if context.trained_before and counts["unknown"] else ""
+        sentence = f"every token of a completion trains{off}"
+        return Reading("completion", "read", sentence, STANDARD, numbers=counts)
+    known = counts["trains"] + counts["still"]
+    sentence = f"{counts['trains']} of {plural(known, 'token')} inside of completions train; {counts['still']} do not, in {rows(sorted({i for i, _ in lacking}))}"
+    return Reading(
+        "completion", "attention", sentence, STANDARD, numbers={**counts, "still_at": [list(pair) for pair in lacking]}
+    )
+
+
+def _first(context: Context) -> Reading | None:
+    step = context.step
+    seen = [
+        (i, row)
+        for i, row in enumerate(step.rows)
+        if row.begins in {"sampler", "labels"} and i in set(weighty(context))
+    ]
+    counts = _counted(_states(context, ((i, row.begin) for i, row in seen if row.begin)))
+    if counts["still"] and not counts["trains"]:
+        sentence = f"the first token of a completion does not train ({counts['still']} of {counts['still']})"
+        return Reading("first token", "attention", sentence, STANDARD, numbers=counts)
+    if counts["still"]:
+        sentence = f"the first token of a completion does not train in {counts['still']} of {counts['still'] + counts['trains']} cases"
+        return Reading("first token", "attention", sentence, STANDARD, numbers=counts)
+    return None
+
+
+def _shifted(context: Context) -> Reading | None:
+    """Tell a mask that is off by one: the token before a completion trains, and its last token does not."""
+    step = context.step
+    seen = [
+        (i, row)
+        for i, row in enumerate(step.rows)
+        if row.begins == "sampler" and len(row.prompt) and len(row.completion)
+    ]
+    heavy = [(i, row) for i, row in seen if i in set(weighty(context))]
+    before = _counted(_states(context, ((i, int(row.prompt[-1])) for i, row in seen)))
+    earlier = _counted(_states(context, ((i, int(k)) for i, row in seen for k in row.prompt[:-1])))
+    last = _counted(_states(context, ((i, int(row.completion[-1])) for i, row in heavy)))
+    if before["trains"] and not earlier["trains"] and last["still"] and not last["trains"]:
+        sentence = "the mask is one token early: the last token of prompts trains, the last of completions does not"
+        return Reading(
+            "mask", "attention", sentence, STANDARD, numbers={"before": before["trains"], "last": last["still"]}
+        )
+    return None
+
+
+def _closing(context: Context) -> Reading | None:
+    """Return whether the token that ends a completion trains."""
+    step = context.step
+    ended = [i for i, row in enumerate(step.rows) if row.closing is not None and i in set(weighty(context))]
+    if not ended:
+        return None
+    states = {i: state(context, i, step.rows[i].closing or 0) for i in ended}
+    trained = [i for i in ended if states[i] == "trains"]
+    still = [i for i in ended if states[i] in {"still", "no column"}]
+    numbers = {"trains": len(trained), "still": len(still), "hidden": sum(step.rows[i].hidden for i in ended)}
+    if not still:
+        if not trained:
+            return None
+        return Reading(
+            "closing token",
+            "read",
+            f"the closing token trains ({plural(len(trained), 'row')})",
+            STANDARD,
+            numbers=numbers,
+        )
+    hidden = " (the attention mask hides it)" if all(step.rows[i].hidden for i in still) else ""
+    where = "in no row" if not trained else f"in {len(trained)} of {len(trained) + len(still)} rows"
+    sentence = (
+        f"the closing token trains {where}{hidden}, so the model does not learn to end"
+        if not trained
+        else f"the closing token trains {where}{hidden}"
+    )
+    return Reading("closing token", "attention", sentence, STANDARD, numbers={**numbers, "rows": still})
+
+
+def _behind(context: Context) -> Reading | None:
+    counts = _counted(_states(context, ((i, int(k)) for i, row in enumerate(context.step.rows) for k in row.after)))
+    if counts["trains"]:
+        sentence = f"{plural(counts['trains'], 'token')} behind the closing token {'trains' if counts['trains'] == 1 else 'train'}"
+        return Reading("after the end", "attention", sentence, STANDARD, numbers=counts)
+    if counts["still"]:
+        return Reading("after the end", "read", "nothing behind the closing token trains", STANDARD, numbers=counts)
+    return None
+
+
+def _padding(context: Context) -> Reading | None:
+    states = _states(context, ((i, k) for i, row in enumerate(context.step.rows) for k in _hidden(row)))
+    hidden = any(not row.row.attended.all() for row in context.step.rows)
+    trains = states.count("trains")
+    if trains:
+        sentence = f"{plural(trains, 'token')} of padding {'trains' if trains == 1 else 'train'}"
+        return Reading("padding", "attention", sentence, STANDARD, numbers={"trains": trains})
+    if hidden:
+        return Reading("padding", "read", "padding does not train", STANDARD, numbers={"trains": 0})
+    return None
+
+
+def _hidden(row: StepRow) -> list[int]:
+    """Return the positions that the attention mask hides, but for a closing token."""
+    return [int(k) for k in np.flatnonzero(~row.row.attended) if k != row.closing]
+
+
+def _truncated(context: Context) -> Reading | None:
+    step = context.step
+    cut = [i for i, row in enumerate(step.rows) if row.truncated]
+    if not cut:
+        return None
+    trained = [i for i in cut if step.weights[i] != 0.0 and np.isfinite(step.weights[i])]
+    numbers = {"rows": cut, "trained": trained}
+    head = f"{rows(cut)} {'was' if len(cut) == 1 else 'were'} cut off by the limit of tokens"
+    because = "no closing token, and as long as the sampler was asked for"
+    if len(trained) == len(cut):
+        return Reading(
+            "truncated", "read", f"{head} and {'trains' if len(cut) == 1 else 'train'}", because, numbers=numbers
+        )
+    if trained:
+        return Reading(
+            "truncated", "attention", f"{head}; {rows(trained)} trains, the others do not", because, numbers=numbers
+        )
+    remedy = "a row that is masked and one whose advantage is 0 look alike: gates_note(advantages=…) would tell"
+    return Reading(
+        "truncated",
+        "cannot tell",
+        f"{head} and {'has' if len(cut) == 1 else 'have'} no weight",
+        because,
+        remedy,
+        numbers,
+    )
