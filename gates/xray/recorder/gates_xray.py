@@ -261,7 +261,7 @@ def install_tokenizer():
     from transformers import tokenization_utils_base
 
     base = tokenization_utils_base.PreTrainedTokenizerBase
-    for name in ("__call__", "apply_chat_template", "encode", "batch_decode", "decode"):
+    for name in ("__init__", "__call__", "apply_chat_template", "encode", "batch_decode", "decode"):
         original = getattr(base, name, None)
         if original is not None:
             setattr(base, name, _remembering(original))

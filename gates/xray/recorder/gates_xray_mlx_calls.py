@@ -53,7 +53,7 @@ class Call:
         module: the outermost module that took the token ids and gave logits.
         ids: (B, T), what the module was given.
         tokens: the same, with the token that follows each row where the script scored it.
-        attended: as `tokens`, 0 where a mask says so, and in the run of equal tokens at a row's end, its first excepted.
+        attended: as `tokens`, 0 where a mask says so, and in the run of equal tokens at a row's end.
         masked: whether `attended` comes from a mask; else the model attends to all tokens before each.
         bare: whether the module gave hidden states; then a module that holds it gives the logits.
         cached: None without a key-value cache, else the tokens that it held before.
@@ -316,18 +316,23 @@ def _left_padding(frame):
 
 
 def _before_padding(ids):
-    """Return 1 for each token, 0 in the run of equal tokens at a row's end, its first excepted, where it looks like padding."""
+    """Return 1 for each token, 0 in the run of equal tokens at a row's end where it looks like padding.
+
+    The token of the longest runs pads; where a tokenizer has been seen, only its own special tokens and 0 can.
+    """
     attended = np.ones(ids.shape, np.int64)
     runs = [int((row[::-1] == row[-1]).argmin()) or len(row) for row in ids] if ids.shape[1] else []
+    special = gates_xray.special_tokens()
+    usual = {0, special["pad"], *special["eos"]} if special["eos"] else None
     lengths = {}
     for row, run in zip(ids, runs, strict=True):
-        if run > 1:
+        if run > 1 and (usual is None or int(row[-1]) in usual):
             lengths[int(row[-1])] = lengths.get(int(row[-1]), 0) + run
     if lengths:
         pad = max(lengths, key=lengths.get)
-        for k, (row, run) in enumerate(zip(ids, runs, strict=True)):
-            if run > 1 and row[-1] == pad:
-                attended[k, len(row) - run + 1 :] = 0
+        for line, (row, run) in enumerate(zip(ids, runs, strict=True)):
+            if row[-1] == pad:
+                attended[line, len(row) - run :] = 0
     return attended
 
 

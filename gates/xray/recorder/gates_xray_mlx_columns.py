@@ -12,6 +12,7 @@ import mlx.core as mx
 import numpy as np
 from gates_xray_mlx_weights import numbers
 
+TRAINS = 1e-3  # of the largest coefficient: what a token has at least that trains
 CHUNK_BYTES = 128 << 20  # of gradients that are held at once
 
 
@@ -55,7 +56,7 @@ class Columns:
         """Give a column to each token that follows other tokens, once for equal tokens after equal tokens.
 
         Args:
-            padding: also to what looks like padding behind a row.
+            padding: also behind the first token of what looks like padding.
         """
         self.rows = []
         for index, call in enumerate(self.calls):
@@ -64,7 +65,7 @@ class Columns:
                 front = next((k for k, counts in enumerate(attended) if counts), 0)
                 columns = [-1] * len(ids)
                 for position in range(front + 1, len(ids)):
-                    if attended[position - 1] if call.masked else attended[position] or padding:
+                    if attended[position - 1] or (padding and not call.masked):
                         columns[position] = self._column(front, row_keys[position])
                 self.rows.append(
                     {"call": index, "row": row, "ids": ids, "attended": attended, "columns": columns, "keys": row_keys}
@@ -75,6 +76,22 @@ class Columns:
             self._index[front, key] = len(self._index)
             self.keys.append(key)
         return self._index[front, key]
+
+    def close(self, coefficients):
+        """Decide whether a run of equal tokens at a row's end begins with the token that ends the row: where padding is such a token.
+
+        Without a tokenizer, it does where its first token trains.
+        """
+        ends = gates_xray.special_tokens()["eos"]
+        trains = np.abs(coefficients) > TRAINS * np.abs(coefficients).max(initial=0.0)
+        closing = []
+        for row in self.rows:
+            first = next((k for k in range(1, len(row["ids"])) if row["attended"][k - 1] > row["attended"][k]), None)
+            if first is not None and not self.calls[row["call"]].masked and row["columns"][first] >= 0:
+                closing.append((row, first))
+        if any(row["ids"][first] in ends if ends else trains[row["columns"][first]] for row, first in closing):
+            for row, first in closing:
+                row["attended"][first] = 1
 
     def cut(self, count):
         """Keep the first columns only, those of log-probs."""

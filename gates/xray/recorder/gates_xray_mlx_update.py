@@ -71,6 +71,7 @@ class Update:
             self.columns = Columns(self.calls, self.weights, self.recording.options, self._ranks()[1])
             with self.weights.in_float32([call.module for call in self.calls]):
                 self._explain()
+                self.columns.close(gates_xray.unexplained(self.sketch, self.gradient)[1])
                 self.start_log_probs = self._at_start()
 
     def _explain(self):
@@ -91,6 +92,8 @@ class Update:
             self.noise = (
                 self.columns.noise(coefficients, self.sketch, self.gradient, self.temperature) if self.norm else 0.0
             )
+        if self._ranks()[1] > 1:  # other ranks have the other columns
+            return
         for kind in ("padding", "entropy", "kl"):
             if gates_xray.explains(share, self.noise):
                 return
@@ -267,7 +270,7 @@ class Update:
 
     def _row(self, row):
         attended = row["attended"]
-        lengths = [gates_xray.prompt_length(row["keys"], attended, ends) for ends in self.recorder.ends]
+        lengths = [gates_xray.prompt_length(row["ids"], attended, row["keys"], ends) for ends in self.recorder.ends]
         length = next((length for length in lengths if length is not None), None)
         return {
             "call": row["call"],
