@@ -187,7 +187,11 @@ def safetensors(arrays):
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
         content = array.tobytes()
-        header[name] = {"dtype": names[array.dtype.name], "shape": list(array.shape), "data_offsets": [at, at + len(content)]}
+        header[name] = {
+            "dtype": names[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [at, at + len(content)],
+        }
         parts.append(content)
         at += len(content)
     text = json.dumps(header).encode()

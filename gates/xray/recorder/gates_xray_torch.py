@@ -22,7 +22,17 @@ import numpy as np
 import torch
 
 DROPPED = ("logits_to_keep", "num_logits_to_keep", "labels", "past_key_values", "num_items_in_batch", "return_loss")
-REQUEST = ("do_sample", "temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "max_new_tokens", "max_length")
+REQUEST = (
+    "do_sample",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "max_new_tokens",
+    "max_length",
+)
 CHUNK_BYTES = 256 << 20  # of gradients that are held at once
 SCORERS = 8  # most passes without gradient that are kept, by model and by weights
 ROUTER = ("aux_loss", "router_aux_loss")
@@ -111,7 +121,9 @@ class Recorder:
             del self.inside[self.inside.index(id(module)) :]
         if isinstance(module, torch.nn.Embedding):
             self.vocabularies.add(module.num_embeddings)
-            if not self.inside and torch.is_grad_enabled() and _ids(args, {}) is not None:  # the model's `forward` was called directly
+            if (
+                not self.inside and torch.is_grad_enabled() and _ids(args, {}) is not None
+            ):  # the model's `forward` was called directly
                 self.bases.append((module, args, {}, args[0]))
         else:
             ids = _ids(args, kwargs)
@@ -143,7 +155,11 @@ class Recorder:
         """Take passes through a model whose head the script applies itself as passes through the module that holds both."""
         module, args, kwargs, ids = self.bases[0]
         self.bases = []
-        if self.generating or not any(parameter.requires_grad for parameter in module.parameters()) and torch.is_grad_enabled():
+        if (
+            self.generating
+            or not any(parameter.requires_grad for parameter in module.parameters())
+            and torch.is_grad_enabled()
+        ):
             return
         if module not in self.heads:
             head = self._head_of(module, args, kwargs)
@@ -228,7 +244,9 @@ class Recorder:
         """Measure the columns of an update that an optimizer is about to make."""
         if self.busy or not self.recording.wanted:
             return
-        moved = [parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.grad is not None]
+        moved = [
+            parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.grad is not None
+        ]
         if not moved:
             return
         self.recording.trains()
@@ -363,7 +381,10 @@ class Update:
             self.recorder.start = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
         with _quiet(self.calls):
             self.gradient = self._sketched([parameter.grad for parameter in self.parameters.values()])[0]
-            self.norm = float(sum(float(parameter.grad.detach().double().norm()) ** 2 for parameter in self.parameters.values()) ** 0.5)
+            self.norm = float(
+                sum(float(parameter.grad.detach().double().norm()) ** 2 for parameter in self.parameters.values())
+                ** 0.5
+            )
             self._explain()
             self.start_log_probs = self._at_start()
 
@@ -386,7 +407,9 @@ class Update:
                         self.columns[identity] = len(self.columns)
                         self.keys.append(row_keys[position])
                     columns[position] = self.columns[identity]
-                self.rows.append({"call": index, "row": row, "ids": ids, "attended": attended, "columns": columns, "keys": row_keys})
+                self.rows.append(
+                    {"call": index, "row": row, "ids": ids, "attended": attended, "columns": columns, "keys": row_keys}
+                )
 
     def _explain(self):
         temperatures = {}
@@ -406,7 +429,11 @@ class Update:
         self.tried = [[["log_prob"], share]]
         if gates_xray.explains(share, self.noise) or _ranks()[1] > 1:  # other ranks have the other columns
             return
-        for kind, columns in (("entropy", self._entropy_columns), ("kl", self._kl_columns), ("router", self._router_columns)):
+        for kind, columns in (
+            ("entropy", self._entropy_columns),
+            ("kl", self._kl_columns),
+            ("router", self._router_columns),
+        ):
             more = columns()
             if more is None or not len(more):
                 continue
@@ -455,6 +482,7 @@ class Update:
     def _kl_columns(self):
         if self.number == 1:
             return None  # the KL to the starting weights has no gradient there
+
         def divergence(row, logits, positions):
             with torch.no_grad():
                 start = self._row_logits(row, self.recorder.start)[positions - 1].float().log_softmax(-1)
@@ -519,7 +547,12 @@ class Update:
         if len(values) > 1 and self._batched is not False:
             try:  # the graph stays at the first try, since an operation may have no batched backward pass
                 gradients = torch.autograd.grad(
-                    values, parameters, one_hot, retain_graph=keep or not self._batched, allow_unused=True, is_grads_batched=True
+                    values,
+                    parameters,
+                    one_hot,
+                    retain_graph=keep or not self._batched,
+                    allow_unused=True,
+                    is_grads_batched=True,
                 )
             except RuntimeError:
                 self._batched = False
@@ -613,23 +646,34 @@ class Update:
         states = {}
         for name, parameter in self.parameters.items():
             many = min(parameter.numel(), max(16, gates_xray.SAMPLE * parameter.numel() // total))
-            place = torch.randperm(parameter.numel(), generator=generator)[:many] if parameter.numel() < 1 << 24 else torch.randint(
-                parameter.numel(), (many,), generator=generator
+            place = (
+                torch.randperm(parameter.numel(), generator=generator)[:many]
+                if parameter.numel() < 1 << 24
+                else torch.randint(parameter.numel(), (many,), generator=generator)
             )
             place = place.to(parameter.device)
             self._places[name] = place
             arrays["group"].append(np.full(many, group_of[id(parameter)], np.int64))
             arrays["before"].append(_picked(parameter.data, place))
             arrays["gradient"].append(_picked(parameter.grad, place))
-            states[name] = (many, {
-                key: value for key, value in self.optimizer.state.get(parameter, {}).items()
-                if isinstance(value, (int, float)) or (isinstance(value, torch.Tensor) and value.numel() in {1, parameter.numel()})
-            })
+            states[name] = (
+                many,
+                {
+                    key: value
+                    for key, value in self.optimizer.state.get(parameter, {}).items()
+                    if isinstance(value, (int, float))
+                    or (isinstance(value, torch.Tensor) and value.numel() in {1, parameter.numel()})
+                },
+            )
         for key in sorted({key for _, state in states.values() for key in state}):
             parts = []
             for name, (many, state) in states.items():
                 value = state.get(key)
-                if isinstance(value, torch.Tensor) and value.numel() == self.parameters[name].numel() and value.numel() > 1:
+                if (
+                    isinstance(value, torch.Tensor)
+                    and value.numel() == self.parameters[name].numel()
+                    and value.numel() > 1
+                ):
                     parts.append(_picked(value, self._places[name]))
                 else:
                     parts.append(np.full(many, np.nan if value is None else float(value)))
@@ -644,13 +688,22 @@ class Update:
         )
         gradient = arrays["sample.gradient"] != 0
         arrays.update(
-            sketch=self.sketch, gradient=self.gradient, log_probs=self.values, entropy=self.entropy, start_log_probs=self.start_log_probs
+            sketch=self.sketch,
+            gradient=self.gradient,
+            log_probs=self.values,
+            entropy=self.entropy,
+            start_log_probs=self.start_log_probs,
         )
         scorers = self._scorers(arrays)
         rank, ranks = _ranks()
         dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in self.parameters.values()}
         in_module = {id(p) for call in self.calls for p in call.module.parameters()}
-        outside = [p for group in self.optimizer.param_groups for p in group["params"] if p.grad is not None and id(p) not in in_module]
+        outside = [
+            p
+            for group in self.optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None and id(p) not in in_module
+        ]
         document = {
             "format": gates_xray.FORMAT,
             "update": self.number,
@@ -693,7 +746,9 @@ class Update:
     def _row(self, row):
         call = self.calls[row["call"]]
         labels = call.labels
-        usable = isinstance(labels, torch.Tensor) and labels.shape == call.ids.shape and len(row["ids"]) == labels.shape[-1]
+        usable = (
+            isinstance(labels, torch.Tensor) and labels.shape == call.ids.shape and len(row["ids"]) == labels.shape[-1]
+        )
         length = gates_xray.prompt_length(row["ids"], row["attended"], row["keys"], self.recorder.ends)
         whole = sum(row["attended"])
         return {
@@ -717,7 +772,11 @@ class Update:
 
     def _special(self):
         """Return the ids that end a row, and the one that pads."""
-        holders = [self.recorder.tokenizer and self.recorder.tokenizer(), getattr(self.module, "generation_config", None), getattr(self.module, "config", None)]
+        holders = [
+            self.recorder.tokenizer and self.recorder.tokenizer(),
+            getattr(self.module, "generation_config", None),
+            getattr(self.module, "config", None),
+        ]
         ends, pad = set(), None
         for holder in holders:
             value = getattr(holder, "eos_token_id", None)
@@ -809,7 +868,12 @@ def _last_targets(ids, candidates):
     """
     rows, length = ids.shape
     for value in candidates:
-        if not isinstance(value, torch.Tensor) or value.is_floating_point() or value.numel() != ids.numel() or length < 2:
+        if (
+            not isinstance(value, torch.Tensor)
+            or value.is_floating_point()
+            or value.numel() != ids.numel()
+            or length < 2
+        ):
             continue
         shifted = value.detach().cpu().reshape(rows, length)
         counted = shifted[:, :-1] >= 0
@@ -829,7 +893,9 @@ def _drops(part):
 
 
 def _sharded(parameter):
-    return hasattr(parameter, "device_mesh") or hasattr(parameter, "ds_id") or type(parameter).__name__ == "FlatParameter"
+    return (
+        hasattr(parameter, "device_mesh") or hasattr(parameter, "ds_id") or type(parameter).__name__ == "FlatParameter"
+    )
 
 
 def _ranks():
@@ -985,7 +1051,11 @@ def install_generation():
                 _recorder.temperature = float(request["temperature"])
             sequences = getattr(output, "sequences", output)
             _recorder.recording.event(
-                "generate", prompts=len(ids), request=request, completions=len(sequences), update=_recorder.recording.made
+                "generate",
+                prompts=len(ids),
+                request=request,
+                completions=len(sequences),
+                update=_recorder.recording.made,
             )
         return output
 

@@ -1,0 +1,106 @@
+"""`gates xray` as its user types it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from gates.cli.verbs import app
+from gates.subjects.peers import environments
+
+SCRIPT = Path(__file__).parent / "scripts" / "torch_grpo.py"
+
+
+def xray(*arguments: str) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(app, ["xray", *arguments])
+
+
+def torch() -> str:
+    """Return an interpreter with torch."""
+    environment = environments.environment("trl")
+    if not environment.ready:
+        pytest.skip("no environment; `gates peers sync trl` makes it")
+    return str(environment.python)
+
+
+class TestUsage:
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ([], "needs a command after --"),
+            (["--recording", "x", "--", "python", "y.py"], "one of them"),
+            (["--out", "x.txt", "--", "python", "y.py"], "must end in .html (a page) or .json"),
+            (["--out", "absent/x.html", "--", "python", "y.py"], "there is no folder"),
+            (["--baseline", "absent.json", "--", "python", "y.py"], "no such file"),
+            (["--", "no-such-program"], "no program 'no-such-program'"),
+            (["--recording", "absent"], "is no folder"),
+        ],
+    )
+    def test_what_cannot_be_done_is_said_first(self, arguments: list[str], message: str) -> None:
+        """No script has run for minutes by then."""
+        done = xray(*arguments)
+        assert isinstance(done.exception, Exception)
+        assert message in str(done.exception)
+
+    def test_a_folder_that_is_not_empty_is_kept(self, tmp_path: Path) -> None:
+        """A recording never mixes with what is there."""
+        (tmp_path / "old").write_text("")
+        assert "name a new folder" in str(xray("--keep", str(tmp_path), "--", "python").exception)
+
+    def test_a_script_without_updates_measures_nothing(self) -> None:
+        """Exit code 3, with what a script must do to be seen."""
+        done = xray("--", sys.executable, "-c", "pass")
+        assert done.exit_code == 3
+        assert "no optimizer step was seen" in done.output
+
+    def test_the_status_of_a_failed_script_is_said(self) -> None:
+        """It is not taken for a reading."""
+        done = xray("--", sys.executable, "-c", "raise SystemExit(7)")
+        assert done.exit_code == 3
+        assert "the script ended with 7" in done.output
+
+
+@pytest.mark.slow
+class TestScript:
+    def test_one_screen_and_its_files(self, tmp_path: Path) -> None:
+        """The screen says the conclusions, the page and the document hold them."""
+        page, document = tmp_path / "x.html", tmp_path / "x.json"
+        done = xray("--out", str(page), "--out", str(document), "--", torch(), str(SCRIPT))
+        assert done.exit_code == 0, done.output
+        assert "update 1" in done.output
+        assert page.read_text().startswith("<!doctype html>")
+        assert len(json.loads(document.read_text())["updates"]) == 2
+
+    def test_a_refactoring_that_changes_no_coefficient(self, tmp_path: Path) -> None:
+        """Exit code 0 against its own baseline, 1 where the average over rows became one over tokens."""
+        document = str(tmp_path / "old.json")
+        assert xray("--out", document, "--", torch(), str(SCRIPT)).exit_code == 0
+        same = xray("--baseline", document, "--", torch(), str(SCRIPT))
+        assert same.exit_code == 0
+        assert "no coefficient changed" in same.output
+        other = xray("--baseline", document, "--", torch(), str(SCRIPT), "token-mean")
+        assert other.exit_code == 1
+
+    def test_a_kept_recording_is_read_again(self, tmp_path: Path) -> None:
+        """It needs no framework."""
+        folder = str(tmp_path / "kept")
+        first = xray("--keep", folder, "--", torch(), str(SCRIPT))
+        again = xray("--recording", folder)
+        assert (first.exit_code, again.exit_code) == (0, 0)
+        assert again.output in first.output
+
+    @pytest.mark.parametrize(
+        ("mistake", "sentence"),
+        [
+            ("prompt", "prompts train"),
+            ("end", "the closing token trains in no row"),
+            ("token-mean", "token mean"),
+            ("no-ratio", "no ratio acts"),
+        ],
+    )
+    def test_a_mistake_is_read(self, mistake: str, sentence: str) -> None:
+        """Nothing is declared: the screen names it."""
+        assert sentence in " ".join(xray("--", torch(), str(SCRIPT), mistake).output.split())
