@@ -121,7 +121,7 @@ def _watch_classes(base, name, wrap):
     _watched_bases[base] = [*(earlier or []), watch]
     if earlier is None:
 
-        def __init_subclass__(cls, **kwargs):
+        def defined(cls, **kwargs):
             if before is not None:
                 before.__get__(None, cls)(**kwargs)
             else:
@@ -129,7 +129,7 @@ def _watch_classes(base, name, wrap):
             for each in _watched_bases[base]:
                 each(cls)
 
-        base.__init_subclass__ = classmethod(__init_subclass__)
+        base.__init_subclass__ = classmethod(defined)
 
 
 _watched_bases = {}
@@ -137,12 +137,12 @@ _watched_bases = {}
 
 def _calling(original):
     @functools.wraps(original)
-    def __call__(self, *args, **kwargs):
+    def called(self, *args, **kwargs):
         if recorder.busy:
             return original(self, *args, **kwargs)
         return recorder.forward(original, self, args, kwargs)
 
-    return __call__
+    return called
 
 
 def _applying(original):

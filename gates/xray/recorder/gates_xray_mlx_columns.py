@@ -16,7 +16,7 @@ TRAINS = 1e-3  # of the largest coefficient: what a token has at least that trai
 CHUNK_BYTES = 128 << 20  # of gradients that are held at once
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """An update with more columns or work than was allowed."""
 
     def __init__(self, **facts):
@@ -49,7 +49,7 @@ class Columns:
         self._batched = None  # whether vmap works for this model, once it is known
         self.list_rows(padding=False)
         if len(self.keys) > options.columns:
-            raise TooLarge(**self.estimate(0.0))
+            raise TooLargeError(**self.estimate(0.0))
         self.bins = gates_xray.bins_for(max(1, len(self.keys)), ranks)
 
     def list_rows(self, *, padding):
@@ -219,7 +219,7 @@ class Columns:
             counted += len(new)
             expected = began() / counted * many
             if expected > self.options.seconds:
-                raise TooLarge(**self.estimate(expected))
+                raise TooLargeError(**self.estimate(expected))
         return sketch
 
     def _vectors(self, quantity, positions, targets):

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import traceback
+from pathlib import Path
 
 import gates_xray
 import gates_xray_mlx_calls as passes
-from gates_xray_mlx_columns import TooLarge
+from gates_xray_mlx_columns import TooLargeError
 from gates_xray_mlx_update import Update
 from mlx import nn
 from mlx.utils import tree_flatten
@@ -208,7 +209,7 @@ class Recorder:
                 reason=f"an update of {type(optimizer).__name__} came without a forward pass that gave logits for token ids "
                 "with gradient",
             )
-        except TooLarge as large:
+        except TooLargeError as large:
             self.recording.event("too large", **large.facts)
             gates_xray.say(str(large))
             self.recording.recorded = self.recording.options.updates
@@ -260,7 +261,7 @@ class Recorder:
     def failed(self, error):
         """Say why an update could not be recorded."""
         where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{os.path.basename(where.filename)}:{where.lineno}"
+        place = f"{Path(where.filename).name}:{where.lineno}"
         sentence = f"{type(error).__name__}: {str(error)[:300]} ({place})"
         self.recording.cannot(f"an update could not be recorded: {sentence}")
         if os.environ.get("GATES_XRAY_DEBUG"):

@@ -17,6 +17,21 @@ from gates_xray_mlx_optimizer import Sample, described
 from gates_xray_mlx_weights import Slot, Weights, numbers
 from mlx.utils import tree_flatten
 
+USUAL = (
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.5,
+    1.2,
+    1.1,
+    0.4,
+    0.3,
+    1.5,
+    2.0,
+)  # temperatures of a loss that are tried when all else fails
+SEARCH = 20.0  # most seconds for that
+
 
 class Update:
     """One update: what its gradient is made of, and what the optimizer did."""
@@ -75,29 +90,51 @@ class Update:
                 self.start_log_probs = self._at_start()
 
     def _explain(self):
-        temperatures, best = {}, None
-        for temperature in dict.fromkeys((1.0, *self.recorder.temperatures)):
-            sketch, values, entropy = self.columns.log_probs(temperature)
-            self.gradient = self._gradient()
-            share, coefficients = gates_xray.unexplained(sketch, self.gradient)
-            temperatures[str(temperature)] = share
-            if best is None or share < best[0]:
-                best = (share, coefficients, sketch, values, entropy, temperature)
-            if gates_xray.explains(share, 0.0):
-                break
-        share, coefficients, self.sketch, self.log_probs, self.entropy, self.temperature = best
-        self.temperatures = temperatures
-        self.kinds, self.tried = [["log_prob", len(self.sketch)]], [[["log_prob"], share]]
-        with self.weights.in_own_precision():
-            self.noise = (
-                self.columns.noise(coefficients, self.sketch, self.gradient, self.temperature) if self.norm else 0.0
-            )
+        clock = gates_xray.Clock()
+        self.temperatures = {}
+        share = self._take(self._best((1.0, *self.recorder.temperatures)))
+        seconds = clock() / len(self.temperatures)
         if self._ranks()[1] > 1:  # other ranks have the other columns
             return
         for kind in ("padding", "entropy", "kl"):
             if gates_xray.explains(share, self.noise):
                 return
             share = self._with(kind, share)
+        hopeless = len(self.kinds) > 1 or any(call.dropout for call in self.calls)
+        if gates_xray.explains(share, self.noise) or hopeless or seconds * len(USUAL) > SEARCH:
+            return
+        best = self._best(USUAL)
+        if gates_xray.explains(best[0], 0.0):
+            self._take(best)
+
+    def _best(self, temperatures):
+        """Return the temperature of these, up to the first that explains, at which log-probs leave least."""
+        best = None
+        for temperature in dict.fromkeys(temperatures):
+            tried = self._at(temperature)
+            if best is None or tried[0] < best[0]:
+                best = tried
+            if gates_xray.explains(best[0], 0.0):
+                break
+        return best
+
+    def _at(self, temperature):
+        """Return what the columns of log-probs leave at a temperature, with all that belongs to it."""
+        sketch, values, entropy = self.columns.log_probs(temperature)
+        self.gradient = self._gradient()
+        share, coefficients = gates_xray.unexplained(sketch, self.gradient)
+        self.temperatures[str(temperature)] = share
+        return share, coefficients, sketch, values, entropy, temperature
+
+    def _take(self, tried):
+        """Take the columns of log-probs of a temperature, and return what they leave."""
+        share, coefficients, self.sketch, self.log_probs, self.entropy, self.temperature = tried
+        self.kinds, self.tried = [["log_prob", len(self.sketch)]], [[["log_prob"], share]]
+        self.noise = 0.0
+        if self.norm:
+            with self.weights.in_own_precision():
+                self.noise = self.columns.noise(coefficients, self.sketch, self.gradient, self.temperature)
+        return share
 
     def _gradient(self):
         """Return the sketch of what the optimizer was given, in the parameters that the columns reach."""

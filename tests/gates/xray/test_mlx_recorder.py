@@ -17,7 +17,7 @@ from gates.xray import launch, recording, step
 from gates.xray.recording import Recording
 from gates_reference import tiny
 
-SCRIPT = Path(__file__).parent / "mlx_script.py"
+SCRIPT = Path(__file__).parent / "scripts" / "mlx_loops.py"
 CLIP = 0.2
 SECONDS = 10.0  # most that an update of about 100 tokens may take
 TINY = {"bits": 32}
@@ -250,16 +250,16 @@ class TestLimits:
 
 
 @pytest.mark.slow
-def test_own_trainer(tmp_path: Path) -> None:
-    """`gates trainer train`, unchanged: two steps are explained, prompts do not train, the reference is the model without adapters."""
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_own_trainer(temperature: float, tmp_path: Path) -> None:
+    """`gates trainer train`, unchanged: both steps are explained, prompts do not train, the reference has no adapters."""
     configuration = tmp_path / "run.toml"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
-    run(
-        tmp_path / "xray",
-        ["-m", "gates", "trainer", "train", str(configuration), "--set", f"output.folder={tmp_path}/run"],
-    )
+    settings = [f"output.folder={tmp_path}/run", f"rollout.temperature={temperature}"]
+    command = ["-m", "gates", "trainer", "train", str(configuration)]
+    run(tmp_path / "xray", [*command, *(word for setting in settings for word in ("--set", setting))])
     files = recording.load(tmp_path / "xray")
-    assert len(files.updates) == 2
+    assert [update.document.temperature for update in files.updates] == [temperature] * 2
     for update in files.updates:
         seen = step.step(update)
         assert seen.fit.unexplained <= 1e-5

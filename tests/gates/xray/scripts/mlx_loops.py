@@ -1,6 +1,6 @@
 """Training loops in plain MLX, as people write them, on a tiny model; run by test_mlx_recorder.py with the recorder and without.
 
-python mlx_script.py FOLDER VARIANT OUT
+python mlx_loops.py FOLDER VARIANT OUT
 """
 
 import json
