@@ -7,6 +7,7 @@ are wrapped (gates_xray_mlx).
 from __future__ import annotations
 
 import contextlib
+import io
 
 import gates_xray
 import mlx.core as mx
@@ -110,6 +111,11 @@ class Call:
         last = self.attended[:, -1:] * (scored[:, -1:] >= 0)
         self.attended = np.concatenate([self.attended, last], axis=1) if self.masked else _before_padding(self.tokens)
         return True
+
+    def attended_rows(self):
+        """Return the attended tokens of each row that the module was given."""
+        width = self.ids.shape[1]
+        return [ids[counts[:width] > 0].tolist() for ids, counts in zip(self.ids, self.attended, strict=True)]
 
     def follows(self, call):
         """Return whether this pass has one token more in each row than another, as in a loop that samples."""
@@ -265,6 +271,13 @@ def readable(array):
         return None
 
 
+def waits(array):
+    """Return whether an array has not been computed yet."""
+    text = io.StringIO()
+    mx.export_to_dot(text, array)
+    return "rectangle" in text.getvalue()  # an operation
+
+
 def _modules(roots):
     return list({id(part): part for root in roots for part in root.modules()}.values())
 
@@ -299,11 +312,13 @@ def _offset(args, kwargs):
     caches = _caches(args, kwargs)
     if caches is None:
         return 1 if any("cache" in name and value is not None for name, value in kwargs.items()) else None
+    return held_by(caches)
+
+
+def held_by(caches):
+    """Return how many tokens the caches of the layers hold."""
     held = [getattr(cache, "offset", None) for cache in caches]
-    held = [np.array(value).reshape(-1) for value in held if value is not None]
-    if any(bool((value > 0).any()) for value in held):
-        return int(max(value.max() for value in held))
-    return 0
+    return max((int(np.array(value).max()) for value in held if value is not None), default=0)
 
 
 def _left_padding(frame):

@@ -74,7 +74,7 @@ def watch_generation():
         with contextlib.suppress(Exception):
             request = {"max_new_tokens": kwargs.get("max_tokens", 256)}
             request.update(_request(kwargs.get("sampler"), kwargs.get("logits_processors")))
-            _recorder().generation([_ids(prompt)], request)
+            _recorder().generation([_ids(prompt)], request, kwargs.get("prompt_cache"))
         yield from _steps(step(prompt, model, *args, **kwargs))
 
     generate.generate_step = generate_step
@@ -96,7 +96,8 @@ def _watch_batches(batch):
             samplers, limits = asked.get("samplers") or [None], asked.get("max_tokens") or [self.max_tokens]
             request = {"max_new_tokens": max(limits)}
             request.update(_request(samplers[0] or self.sampler, getattr(self, "logits_processors", None)))
-            _recorder().generation(whole, request)
+            caches = [] if asked.get("all_tokens") else [cache for cache in asked.get("caches") or [] if cache]
+            _recorder().generation(whole, request, caches[0] if caches else None)
         return insert(self, prompts, *args, **kwargs)
 
     setattr(batch, name, inserted)

@@ -41,6 +41,7 @@ class Recorder:
         self.ends = (set(), set())
         self.vocabularies = set()
         self.clip = self.start = self.group = None
+        self._given = None  # tokens by row that a new key-value cache has got so far, and the logits after them
         self._growing = None  # the last pass without gradient, to know sampling loops
         self._said = False
 
@@ -90,7 +91,7 @@ class Recorder:
             self.frames[-1].inner += [frame.module, *frame.inner]
             return
         for call in calls:
-            self._keep(call)
+            self._keep(call, passes.logits_of(output))
 
     def _call(self, frame, output):
         logits = passes.logits_of(output)
@@ -111,7 +112,7 @@ class Recorder:
             return None if call.seen is None else call
         return call
 
-    def _keep(self, call):
+    def _keep(self, call, logits):
         """Keep a pass: with gradient for the next update, without as a scorer, unless it belongs to a loop that samples."""
         if call.traced:
             self.calls.append(call)
@@ -119,11 +120,12 @@ class Recorder:
                 del self.calls[0]
             return
         self.hashed += call.ids.size
-        if self.generating or call.cached or self.hashed > gates_xray.MOST_HASHED:
+        if self.generating or self.hashed > gates_xray.MOST_HASHED:
             return
-        self._note_ends(call)
         if call.cached is not None:
+            self._sampling(call, logits)
             return
+        self._note_ends(call.attended_rows())
         if call.follows(self._growing):
             call.loop = True
             if not self._growing.scored:
@@ -133,11 +135,23 @@ class Recorder:
             del self.scored[:-SCORED]
         self._growing = call
 
-    def _note_ends(self, call):
-        for ids, attended in zip(call.ids, call.attended, strict=True):
-            kept = ids[attended[: len(ids)] > 0].tolist()
-            if kept:
-                self.ends[1].add(gates_xray.keys(kept, [1] * len(kept))[-1])
+    def _sampling(self, call, logits):
+        """Follow a new key-value cache up to the first sampled token: a prompt ends where its logits were needed.
+
+        The tokens of this pass have been read, so the logits before them have been computed if the tokens came from these.
+        """
+        rows = call.attended_rows()
+        if self._given is not None:
+            before, waiting = self._given
+            if not passes.waits(waiting):
+                self._note_ends(before)
+            elif call.cached and len(before) == len(rows):
+                self._given = ([[*start, *more] for start, more in zip(before, rows, strict=True)], logits)
+                return
+        self._given = None if call.cached else (rows, logits)
+
+    def _note_ends(self, rows):
+        self.ends[1].update(gates_xray.keys(row, [1] * len(row))[-1] for row in rows if row)
 
     def picked(self, logits, indices):
         """See which tokens the script scores: the last of a row is often no input of the model."""
@@ -167,11 +181,16 @@ class Recorder:
 
     # -------------------------------------------------------------------------------------------- generation
 
-    def generation(self, prompts, request):
-        """See what a sampler was asked for."""
+    def generation(self, prompts, request, cache=None):
+        """See what a sampler was asked for: prompts, which go on from a key-value cache if there is one, and settings."""
         if not self.listening:
             return
-        self.ends[0].update(gates_xray.keys(prompt, [1] * len(prompt))[-1] for prompt in prompts if len(prompt))
+        whole = prompts
+        held = passes.held_by(cache) if cache is not None else 0
+        if held:
+            before = [row for row in (self._given[0] if self._given else ()) if len(row) == held]
+            whole = [[*before[0], *prompt] for prompt in prompts] if len(before) == 1 else []
+        self.ends[0].update(gates_xray.keys(prompt, [1] * len(prompt))[-1] for prompt in whole if prompt)
         if request.get("do_sample") and request.get("temperature") not in self.temperatures:
             self.temperatures.append(request["temperature"])
         self.recording.event(

@@ -205,9 +205,10 @@ class TestVariants:
         assert document.clip is not None
         assert document.gradient_norm == pytest.approx(document.clip.factor * document.clip.norm, rel=1e-4)
 
-    def test_own_loop_tells_its_prompts(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("variant", ["own loop", "own cache"])
+    def test_own_loop_tells_its_prompts(self, variant: str, tmp_path: Path) -> None:
         """A loop of forward passes that samples without mlx-lm tells where completions begin, and is no scorer."""
-        document = record(tmp_path, "own loop")[0].updates[0].document
+        document = record(tmp_path, variant)[0].updates[0].document
         assert [row.prompt for row in document.rows] == [4] * 3
         assert [scorer.by for scorer in document.scorers] == ["trained model"]
 

@@ -16,6 +16,7 @@ import numpy as np
 from mlx import nn, optimizers
 from mlx.utils import tree_map
 from mlx_lm.generate import generate_step
+from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_sampler
 from mlx_lm.tuner.trainer import grad_checkpoint
 from mlx_lm.tuner.utils import linear_to_lora_layers
@@ -88,11 +89,15 @@ class Run:
         self.start = nn.log_softmax(self.logits(self.ids)[:, :-1], -1) if variant == "divergence" else None
 
     def _rows(self) -> tuple[mx.array, mx.array]:
-        if self.variant != "own loop":
+        if not self.variant.startswith("own"):
             return sample(self.model, self.temperature)
         ids = mx.array([PROMPTS[0]] * 3)
+        cache = make_prompt_cache(self.model) if self.variant == "own cache" else None
+        if cache:
+            self.model(ids[:, :-1], cache=cache)  # the last token of the prompts is given with the first decoding step
         for _ in range(6):
-            drawn = mx.random.categorical(self.model(ids)[:, -1])
+            given = ids[:, -1:] if cache else ids
+            drawn = mx.random.categorical(self.model(given, cache=cache)[:, -1])
             ids = mx.concatenate([ids, drawn[:, None]], axis=1)
         width = ids.shape[1] - 1
         return ids, mx.broadcast_to(mx.arange(width) >= len(PROMPTS[0]) - 1, (3, width)).astype(mx.float32)
