@@ -54,6 +54,7 @@ class Call:
         module: the outermost module that took the token ids and gave logits.
         ids: (B, T), what the module was given.
         tokens: the same, with the token that follows each row where the script scored it.
+        limits: for each row the last position whose token follows the tokens before it in `ids`.
         attended: as `tokens`, 0 where a mask says so, and in the run of equal tokens at a row's end.
         masked: whether `attended` comes from a mask; else the model attends to all tokens before each.
         bare: whether the module gave hidden states; then a module that holds it gives the logits.
@@ -80,6 +81,7 @@ class Call:
         mask = self._mask()
         self.masked = mask is not None
         self.tokens = self.ids
+        self.limits = [self.ids.shape[1]] * len(self.ids)
         self.attended = mask if self.masked else _before_padding(self.ids)
         front = frame.padding
         if front is not None and front.shape == (len(self.ids),):
@@ -96,20 +98,30 @@ class Call:
     def targets(self, scored):
         """See tokens (B, W) that the script scores with the last logits; return whether they are the tokens of this pass.
 
-        The last may be the token that follows each row: many scripts give the model all tokens but the last.
+        The last may be the token that follows each row: many scripts give the model all tokens but the last. A shorter row
+        then has padding where its last token was.
         """
         width = scored.shape[1]
         if width > self.ids.shape[1]:
             return False
         if (scored == self.ids[:, -width:]).all():
-            self.scored = True
-            return True
-        if width > 1 and (scored[:, :-1] != self.ids[:, 1 - width :])[self.attended[:, 1 - width :] > 0].any():
+            fresh, self.scored = not self.scored, True
+            return fresh
+        shift = self.ids.shape[1] - width + 1  # position of the first scored token
+        differs = scored[:, :-1] != self.ids[:, shift:]
+        if (differs & (self.attended[:, shift:] > 0)).any():
             return False
         self.scored = True
         self.tokens = np.concatenate([self.ids, np.maximum(scored[:, -1:], 0)], axis=1)
-        last = self.attended[:, -1:] * (scored[:, -1:] >= 0)
-        self.attended = np.concatenate([self.attended, last], axis=1) if self.masked else _before_padding(self.tokens)
+        self.attended = np.concatenate([self.attended, self.attended[:, -1:] * (scored[:, -1:] >= 0)], axis=1)
+        for line in np.flatnonzero(differs.any(-1)):
+            first = shift + int(differs[line].argmax())
+            if self.attended[line, first - 1] and scored[line, first - shift] >= 0:
+                self.tokens[line, first] = scored[line, first - shift]
+                self.attended[line, first] = 1
+                self.limits[line] = first
+        if not self.masked:
+            self.attended = _before_padding(self.tokens)
         return True
 
     def attended_rows(self):

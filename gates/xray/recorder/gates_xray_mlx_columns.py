@@ -64,7 +64,7 @@ class Columns:
                 ids, attended, row_keys = call.tokens[row].tolist(), call.attended[row].tolist(), call.keys(row)
                 front = next((k for k, counts in enumerate(attended) if counts), 0)
                 columns = [-1] * len(ids)
-                for position in range(front + 1, len(ids)):
+                for position in range(front + 1, min(len(ids), call.limits[row] + 1)):
                     if attended[position - 1] or (padding and not call.masked):
                         columns[position] = self._column(front, row_keys[position])
                 self.rows.append(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import gates_xray
 import gates_xray_mlx_calls as passes
+import mlx.core as mx
 from gates_xray_mlx_columns import TooLargeError
 from gates_xray_mlx_update import Update
 from mlx import nn
@@ -153,21 +154,21 @@ class Recorder:
     def _note_ends(self, rows):
         self.ends[1].update(gates_xray.keys(row, [1] * len(row))[-1] for row in rows if row)
 
-    def picked(self, logits, indices):
-        """See which tokens the script scores: the last of a row is often no input of the model."""
-        if logits.ndim == indices.ndim + 1:
-            indices = indices[..., None]
-        if logits.shape[-1] not in self.vocabularies or indices.shape != (*logits.shape[:-1], 1):
-            return
+    def picked(self, values, indices):
+        """See which tokens the script scores, or whose scores it gathers: the last of a row is often no input of the model."""
+        if values.ndim == 2 and mx.issubdtype(values.dtype, mx.integer):
+            scored, whole = values, True
+        else:
+            scored = indices[..., None] if values.ndim == indices.ndim + 1 else indices
+            whole = values.ndim == 2
+            if values.shape[-1] not in self.vocabularies or scored.shape != (*values.shape[:-1], 1):
+                return
         recent = [*self.calls[-RECENT:], *(call for call, _ in self.scored[-RECENT:])]
-        recent = [call for call in recent if not call.scored and indices.size % len(call.ids) == 0]
-        scored = passes.readable(indices) if recent else None
-        if scored is None:
-            return
-        for call in reversed(recent):
-            rows = len(call.ids)
-            fits = logits.shape[0] == rows if logits.ndim == 3 else logits.ndim == 2 and scored.size == call.ids.size
-            if fits and call.targets(scored.reshape(rows, -1)):
+        recent = [call for call in recent if call.tokens is call.ids]
+        recent = [c for c in recent if scored.size == c.ids.size or (not whole and scored.shape[0] == len(c.ids))]
+        numbers = passes.readable(scored) if recent else None
+        for call in reversed(recent) if numbers is not None else ():
+            if call.targets(numbers.reshape(len(call.ids), -1)):
                 return
 
     def _unreadable(self, module):

@@ -133,10 +133,14 @@ class Run:
         return value
 
     def supervised(self) -> mx.array:
-        """Return the mean cross-entropy of all tokens, those behind the completions included."""
-        ids = self.ids[:, :6]  # no padding: the last token is in no input of the model
-        logits = self.model(ids[:, :-1])
-        return nn.losses.cross_entropy(logits.reshape(-1, logits.shape[-1]), ids[:, 1:].reshape(-1)).mean()
+        """Return the mean cross-entropy of rows whose last token is in no input of the model, only among the targets."""
+        ids, ends = np.array(self.ids), np.array(self.mask).shape[1] - np.array(self.mask)[:, ::-1].argmax(-1)
+        behind = np.arange(ids.shape[1] - 1) >= ends[:, None]
+        targets = mx.array(np.where(behind, 0, ids[:, 1:]))
+        inputs = mx.array(np.where(np.arange(ids.shape[1] - 1) >= ends[:, None], 0, ids[:, :-1]))
+        logits = self.model(inputs)
+        losses = nn.losses.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+        return (losses * mx.array(~behind.reshape(-1))).sum() / int((~behind).sum())
 
     def update(self) -> mx.array:
         """Make one update."""
