@@ -14,8 +14,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORDERS = {  # a module whose import is awaited: the recorder and its function that is called then
     "torch": ("gates_xray_torch", "install"),
-    "transformers.generation.utils": ("gates_xray_torch", "install_generation"),
-    "transformers.tokenization_utils_base": ("gates_xray_torch", "install_tokenizer"),
+    "transformers.generation.utils": ("gates_xray_torch_generation", "generation"),
+    "transformers.tokenization_utils_base": ("gates_xray_torch_generation", "tokenizer"),
     "mlx.optimizers": ("gates_xray_mlx", "install"),
 }
 
