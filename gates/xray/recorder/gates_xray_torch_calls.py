@@ -82,15 +82,17 @@ def _tensors(output):
 
 
 def logits_of(output, vocabularies):
+    """Return the logits of a module's output, or None: those that are named so, or scores over a vocabulary that is embedded."""
     named = isinstance(output, dict) or not isinstance(output, (torch.Tensor, tuple, list))
     for value in _tensors(output):
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.ndim in {2, 3}:
-            if named or value.shape[-1] in vocabularies:
-                return value
+        scores = isinstance(value, torch.Tensor) and value.is_floating_point() and value.ndim in {2, 3}
+        if scores and (named or value.shape[-1] in vocabularies):
+            return value
     return None
 
 
 def hidden_of(output):
+    """Return the hidden states of a model without its head, or None."""
     value = getattr(output, "last_hidden_state", None)
     return output if value is None and isinstance(output, torch.Tensor) and output.is_floating_point() else value
 
@@ -98,14 +100,14 @@ def hidden_of(output):
 def holders(part):
     """Return the modules that hold a module, the smallest first."""
     modules = (item for item in gc.get_objects() if issubclass(type(item), torch.nn.Module))
-    holders = [module for module in modules if module is not part and any(inner is part for inner in module.modules())]
-    return sorted(holders, key=lambda module: sum(1 for _ in module.modules()))
+    found = [module for module in modules if module is not part and any(inner is part for inner in module.modules())]
+    return sorted(found, key=lambda module: sum(1 for _ in module.modules()))
 
 
 def last_targets(ids, candidates):
-    """Return the token after the last of each row, where `candidates` hold the same tokens one position earlier; else None.
+    """Return the token after the last of each row, where `candidates` hold the same tokens one position earlier.
 
-    Many scripts give a model all tokens but the last, and score the tokens from the second on.
+    Many scripts give a model all tokens but the last, and score the tokens from the second on. None where no candidate does.
     """
     rows, length = ids.shape
     for value in candidates:
@@ -130,12 +132,14 @@ def in_backward():
 
 
 def sharded(parameter):
+    """Return whether a process holds only a part of a parameter."""
     return (
         hasattr(parameter, "device_mesh") or hasattr(parameter, "ds_id") or type(parameter).__name__ == "FlatParameter"
     )
 
 
 def ranks():
+    """Return the rank of this process, and how many there are."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))

@@ -14,7 +14,7 @@ from gates_xray_torch_sketch import CHUNK_BYTES, Sketch
 ROUTER = ("aux_loss", "router_aux_loss")
 
 
-class TooLarge(Exception):
+class TooLargeError(Exception):
     """An update with more columns or work than was allowed."""
 
     def __init__(self, **facts):
@@ -99,13 +99,13 @@ class Columns:
             counted += len(new)
             expected = began() / counted * len(self)
             if expected > most_seconds:
-                raise TooLarge(**self.estimate(expected))
+                raise TooLargeError(**self.estimate(expected))
         return sketch, values, entropies
 
     def entropies(self, temperature):
         """Return a column for the entropy at each place."""
 
-        def entropy(row, logits, positions):
+        def entropy(_row, logits, positions):
             scores = torch.log_softmax(logits[positions - 1].float() / temperature, -1)
             return -(scores.exp() * scores).sum(-1)
 
@@ -136,7 +136,7 @@ class Columns:
 
     def noise(self, coefficients, sketch, temperature):
         """Return what a backward pass of the script's own batches adds to the columns' sum, as a share."""
-        share, seen = dict.fromkeys(range(len(coefficients)), 0), {}
+        share = dict.fromkeys(range(len(coefficients)), 0)
         for row in self.rows:
             for column in row["columns"]:
                 if column >= 0:
@@ -183,6 +183,7 @@ class Columns:
         return result
 
     def estimate(self, seconds):
+        """Return what TooLargeError says, for columns that take so many seconds."""
         columns = len(self)
         return {
             "columns": columns,

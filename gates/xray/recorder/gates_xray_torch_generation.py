@@ -10,7 +10,6 @@ import functools
 import weakref
 
 import gates_xray_torch
-import torch
 
 REQUEST = (
     "do_sample",

@@ -26,7 +26,7 @@ class Sample:
         }
         states = [optimizer.state.get(parameter, {}) for parameter in parameters.values()]
         for key in sorted({key for state in states for key in state}):
-            parts = [_state(state.get(key), p, place) for state, (p, place) in zip(states, self._of())]
+            parts = [_state(state.get(key), p, place) for state, (p, place) in zip(states, self._of(), strict=True)]
             if not any(part is None for part in parts):
                 before[f"state.{key}"] = parts
         self._before = {f"sample.{name}": np.concatenate(parts) for name, parts in before.items()}

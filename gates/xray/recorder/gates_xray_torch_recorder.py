@@ -10,11 +10,12 @@ import contextlib
 import os
 import traceback
 import weakref
+from pathlib import Path
 
 import gates_xray
 import gates_xray_torch_calls as calls
 import torch
-from gates_xray_torch_columns import TooLarge
+from gates_xray_torch_columns import TooLargeError
 from gates_xray_torch_update import Update
 
 SCORERS = 8  # most passes without gradient that are kept, by model and by weights
@@ -95,11 +96,8 @@ class Recorder:
         """Take passes through a model whose head the script applies itself as passes through the module that holds both."""
         module, args, kwargs, ids = self.bases[0]
         self.bases = []
-        if (
-            self.generating
-            or not any(parameter.requires_grad for parameter in module.parameters())
-            and torch.is_grad_enabled()
-        ):
+        frozen = not any(parameter.requires_grad for parameter in module.parameters())
+        if self.generating or (frozen and torch.is_grad_enabled()):
             return
         if module not in self.heads:
             head = self._head_of(module, args, kwargs)
@@ -175,7 +173,7 @@ class Recorder:
         if not isinstance(ids, torch.Tensor) or ids.ndim != 2:
             return
         attended = mask.long() if isinstance(mask, torch.Tensor) and mask.shape == ids.shape else torch.ones_like(ids)
-        for row, counts in zip(ids.tolist(), attended.tolist()):
+        for row, counts in zip(ids.tolist(), attended.tolist(), strict=True):
             last = max((k for k, count in enumerate(counts) if count), default=None)
             if last is not None:
                 self.ends.add(gates_xray.keys(row, counts)[last])
@@ -199,7 +197,7 @@ class Recorder:
                 self.open[id(optimizer)] = update
             else:
                 self._unseen(optimizer)
-        except TooLarge as large:
+        except TooLargeError as large:
             self.recording.event("too large", **large.facts)
             gates_xray.say(str(large))
             self.recording.recorded = self.recording.options.updates
@@ -251,7 +249,7 @@ class Recorder:
     def _failed(self, error):
         where = traceback.extract_tb(error.__traceback__)[-1]
         self.recording.cannot(
-            f"an update could not be recorded: {type(error).__name__}: {str(error)[:300]} ({os.path.basename(where.filename)}:{where.lineno})"
+            f"an update could not be recorded: {type(error).__name__}: {str(error)[:300]} ({Path(where.filename).name}:{where.lineno})"
         )
         if os.environ.get("GATES_XRAY_DEBUG"):
             traceback.print_exception(error)

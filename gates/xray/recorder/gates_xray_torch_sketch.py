@@ -56,19 +56,17 @@ class Sketch:
             None
             if all(gradient is None for gradient in column)
             else torch.stack([torch.zeros_like(parameter) if gradient is None else gradient for gradient in column])
-            for column, parameter in zip(zip(*each), self.parameters)
+            for column, parameter in zip(zip(*each, strict=True), self.parameters, strict=True)
         ]
 
     def sketched(self, gradients):
         """Return the sketch (n, bins) of gradients (n, …), or of one gradient."""
         rows = None
-        for index, (parameter, gradient) in enumerate(zip(self.parameters, gradients)):
+        for index, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             if gradient is None:
                 continue
-            gradient = gradient.detach()
-            if gradient.is_sparse:
-                gradient = gradient.to_dense()
-            flat = gradient.reshape(-1, parameter.numel())
+            dense = gradient.detach().to_dense() if gradient.is_sparse else gradient.detach()
+            flat = dense.reshape(-1, parameter.numel())
             wide = torch.float64 if flat.device.type != "mps" else torch.float32
             if rows is None:
                 rows = torch.zeros(len(flat), self.bins, dtype=wide, device=flat.device)

@@ -11,7 +11,7 @@ import gates_xray
 import gates_xray_torch_calls as calls
 import numpy as np
 import torch
-from gates_xray_torch_columns import Columns, TooLarge
+from gates_xray_torch_columns import Columns, TooLargeError
 from gates_xray_torch_optimizer import Sample
 
 
@@ -54,11 +54,11 @@ class Update:
         """Compute the columns, and further kinds of columns until they explain the gradient.
 
         Raises:
-            TooLarge: there are more columns, or more work, than was allowed.
+            TooLargeError: there are more columns, or more work, than was allowed.
         """
         columns, options = self.columns, self.recording.options
         if len(columns) > options.columns:
-            raise TooLarge(**columns.estimate(0.0))
+            raise TooLargeError(**columns.estimate(0.0))
         self.bins = gates_xray.bins_for(max(1, len(columns)), calls.ranks()[1])
         columns.open(self.bins)
         self.sample = Sample(self.optimizer, self.parameters)
