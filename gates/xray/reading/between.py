@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gates.model import Array
+from gates.xray.reading import objective
 from gates.xray.reading.context import Context
-from gates.xray.reading.objective import readings as objectives
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.words import plural, some
 from gates.xray.step import shared
@@ -33,11 +33,11 @@ class Rows:
 
 def readings(context: Context) -> list[Reading]:
     """Return how rows weigh."""
-    kind = next((str(reading.numbers.get("kind")) for reading in objectives(context)), "")
+    kind = objective.kind(context)
     if not context.fitting or not kind:
         return []
     if kind == "preference":
-        return _pairs(context, next(iter(objectives(context))).numbers["pairs"])
+        return _pairs(context, objective.readings(context)[0].numbers["pairs"])
     ways = list(_ways(context))
     advantages = _noted(context)
     if advantages is not None:

@@ -82,7 +82,7 @@ def _inseparable(context: Context) -> list[Reading]:
                 "flat",
                 "cannot tell",
                 f"{plural(len(fit.flat), 'token')} {'has' if len(fit.flat) == 1 else 'have'} no number, since the model is certain of {'it' if len(fit.flat) == 1 else 'them'}: {names}",
-                "their gradient is below 100 roundings of float32 of the largest, so it is known to 1% at best",
+                "their gradient is so small beside the largest that float32 knows it to 10% at best",
                 "sample at a higher temperature",
                 {"columns": list(fit.flat)},
             )

@@ -39,6 +39,11 @@ def readings(context: Context) -> list[Reading]:
     return [Reading("objective", "read", ", ".join(parts), BECAUSE, numbers={**numbers, "kind": "policy gradient"})]
 
 
+def kind(context: Context) -> str:
+    """Return "supervised", "preference", "policy gradient", or nothing where no row shows it."""
+    return next((str(reading.numbers["kind"]) for reading in readings(context)), "")
+
+
 def _pairs(context: Context, up: list[int], down: list[int]) -> list[tuple[int, int, str]]:
     """Return pairs of a row that is pushed up and one that is pushed down by as much: by token, or by sum over the row."""
     if len(up) != len(down):

@@ -102,7 +102,7 @@ def _completion(context: Context) -> Reading | None:
         sentence = f"every token of a completion trains{off}"
         return Reading("completion", "read", sentence, STANDARD, numbers=counts)
     known = counts["trains"] + counts["still"]
-    sentence = f"{counts['trains']} of {plural(known, 'token')} inside of completions train; {counts['still']} do not, in {rows(sorted({i for i, _ in lacking}))}"
+    sentence = f"{counts['trains']} of {plural(known, 'token')} inside of completions train; {counts['still']} {'does' if counts['still'] == 1 else 'do'} not, in {rows(sorted({i for i, _ in lacking}))}"
     return Reading(
         "completion", "attention", sentence, STANDARD, numbers={**counts, "still_at": [list(pair) for pair in lacking]}
     )
@@ -209,7 +209,8 @@ def _truncated(context: Context) -> Reading | None:
         return None
     trained = [i for i in cut if step.weights[i] != 0.0 and np.isfinite(step.weights[i])]
     numbers = {"rows": cut, "trained": trained}
-    head = f"{rows(cut)} {'was' if len(cut) == 1 else 'were'} cut off by the limit of tokens"
+    names = f"all {len(cut)} rows" if 1 < len(cut) == len(step.rows) else rows(cut)
+    head = f"{names} {'was' if len(cut) == 1 else 'were'} cut off by the limit of tokens"
     because = "no closing token, and as long as the sampler was asked for"
     if len(trained) == len(cut):
         return Reading(
