@@ -17,7 +17,7 @@ BECAUSE = "a positive coefficient pushes a token down: the loss falls when its l
 def readings(context: Context) -> list[Reading]:
     """Return the kind of training."""
     step = context.step
-    weights = step.weights
+    weights = context.weights
     known = np.isfinite(weights)
     if not step.fit.size or not known.any():
         return []
