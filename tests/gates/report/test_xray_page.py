@@ -60,7 +60,7 @@ def test_the_page_is_self_contained_and_escapes_text(rendered: Path) -> None:
 def test_a_token_says_its_number_in_its_title_and_in_the_table(rendered: Path) -> None:
     """The title is for the mouse, the table for the keyboard."""
     text = rendered.read_text(encoding="utf-8")
-    assert re.search(r'<span class="up l\d begin" title="token 6: −0\.0205\d* ± [\d.e−]+, pushed up">', text)
+    assert re.search(r'<span class="up l\d begin" title="token 6: −0\.0205\d* ± [\d.e-]+, pushed up">', text)
     assert "4 tokens from 11 on: hidden by the attention mask" in text
     shown = Elements(text)
     assert sum(tag == "details" for tag, _ in shown.found) == 16
