@@ -16,7 +16,7 @@ KNOWN = 0.1  # relative error of a column above which its coefficient is no numb
 RARE = 1e-6  # chance of calling one update's equal coefficients unequal
 LEAST = 1e-12  # of the largest column: a smaller one is left out, since it explains nothing
 LEAK = 1e-6  # share of a column in a combination that has no gradient: determined columns have 1e-12, others 1/n
-STEPS = 60  # of power iteration, for a condition to a few percent
+STEPS = 25  # of power iteration, for a condition to a few percent
 
 
 @dataclass(frozen=True, slots=True)
