@@ -11,10 +11,12 @@ from gates.model import Array
 from gates.xray.ranks import Update
 
 ROUNDING = 2.0**-23  # the spacing of float32 near 1: no backward pass is more precise
-KNOWN = 100  # roundings: a column below so many of the largest is itself known to 1% at best
+COLUMN = 16  # roundings of the largest column that a column carries: log-probs come from logits of up to 16
+KNOWN = 0.1  # relative error of a column above which its coefficient is no number
 RARE = 1e-6  # chance of calling one update's equal coefficients unequal
+LEAST = 1e-12  # of the largest column: a smaller one is left out, since it explains nothing
 LEAK = 1e-6  # share of a column in a combination that has no gradient: determined columns have 1e-12, others 1/n
-STEPS = 60  # of power iteration, for a condition to a few percent
+STEPS = 25  # of power iteration, for a condition to a few percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,16 @@ def fit(update: Update) -> Fit:
     """Return the least squares of the gradient on the columns, in float64.
 
     The standard error has two parts. One comes from what the fit leaves, or from the rounding of one backward pass where
-    that is larger, as if all of it lay in the span of the columns. The other is the rounding of the column itself.
+    that is larger, as if all of it lay in the span of the columns. The other is the rounding of the column itself: the
+    gradient of a log-prob is a difference of probabilities, which is small where the model is certain.
     """
     sketch, gradient = update.sketch, np.asarray(update.gradient, np.float64)
     norms = np.sqrt(np.einsum("kb,kb->k", sketch, sketch))
     size = float(np.linalg.norm(gradient))
     rounding = max(float(update.noise), ROUNDING)
-    flat = norms <= KNOWN * ROUNDING * norms.max(initial=0.0)
-    used = np.flatnonzero(~flat)
+    rough = np.divide(COLUMN * ROUNDING * norms.max(initial=0.0), norms, out=np.ones(len(norms)), where=norms > 0)
+    flat = rough > KNOWN
+    used = np.flatnonzero(norms > LEAST * norms.max(initial=0.0))
     coefficients, errors = np.full(len(norms), np.nan), np.full(len(norms), np.nan)
     flat_columns = tuple(map(int, np.flatnonzero(flat)))
     if not len(used):
@@ -83,11 +87,13 @@ def fit(update: Update) -> Fit:
     spread = max(residual / spare**0.5, rounding * size / len(used) ** 0.5)
     diagonal = np.maximum(np.diag(inverse), 1.0) * spread**2 + np.diag(leak) * float(scaled @ scaled)
     separable = np.diag(leak) <= LEAK
-    kept = used[separable]
-    coefficients[kept] = (scaled / norms[used])[separable]
-    errors[kept] = np.hypot(np.sqrt(diagonal)[separable] / norms[kept], rounding * coefficients[kept])
+    numbered = separable & ~flat[used]
+    kept = used[numbered]
+    coefficients[kept] = (scaled / norms[used])[numbered]
+    own = np.hypot(rounding, rough[kept]) * coefficients[kept]
+    errors[kept] = np.hypot(np.sqrt(diagonal)[numbered] / norms[kept], own)
     unexplained = residual / size * (len(gradient) / spare) ** 0.5 if size else 0.0
-    groups = tuple(tuple(int(used[k]) for k in group) for group in _groups(leak, separable))
+    groups = tuple(tuple(int(used[k]) for k in group) for group in _groups(leak, separable | flat[used]))
     return Fit(coefficients, errors, min(1.0, unexplained), condition, rounding, size, groups, flat_columns)
 
 

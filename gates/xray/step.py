@@ -121,7 +121,9 @@ class Step:
         return self.fit.coefficients[columns] / count, self.fit.errors[columns] / count
 
     def _weight(self, index: int) -> float:
-        places = self.own(index)
+        row = self.rows[index].row
+        whole = np.flatnonzero(row.attended & (row.columns >= 0)) if self.rows[index].begin is None else None
+        places = self.own(index, whole)
         if not len(places):
             return float("nan")
         values, errors = self.of(index, places)
@@ -135,8 +137,10 @@ class Step:
     def state(self, index: int, position: int) -> State:
         """Return whether a token trains; unknown where it would not show, since the weights of its rows cancel."""
         column = int(self.rows[index].row.columns[position])
-        if column < 0 or not np.isfinite(self.fit.coefficients[column]):
+        if column < 0:
             return "no column"
+        if not np.isfinite(self.fit.coefficients[column]):
+            return "unknown"
         room = quantile(len(self.update.kinds)) * self.fit.errors[column]
         if abs(self.fit.coefficients[column]) > room:
             return "trains"

@@ -30,7 +30,14 @@ TOPICS = {  # of readings, in the order in which they are shown
         "within rows",
     ),
     "ratio, KL": ("second update", "clip of the ratio", "KL"),
-    "gradient": ("explained", "inseparable", "flat", "clip of the norm"),
+    "gradient": (
+        "explained",
+        "the entropy",
+        "the KL over the vocabulary",
+        "the router's loss",
+        "outside",
+        "clip of the norm",
+    ),
     "optimizer": ("update", "moved"),
     "sampling": ("sampling", "temperature"),
 }

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gates.model import Array
+from gates.xray.fit import quantile
+from gates.xray.reading import objective
 from gates.xray.reading.context import Context
-from gates.xray.reading.objective import readings as objectives
 from gates.xray.reading.reading import Reading
-from gates.xray.reading.words import plural, some
+from gates.xray.reading.trains import state
+from gates.xray.reading.words import number, plural, some
 from gates.xray.step import shared
 
 WAYS = {
     "row mean": "each row is averaged over its tokens first: its tokens weigh 1/length",
     "token mean": "a token weighs the same in short and long rows: token mean of the step, or a constant divisor",
+    "rank mean": "each rank is averaged over its own tokens, so a token weighs more on a rank with few",
     "micro-batch mean": "each forward pass is averaged over its own tokens, so a token weighs more in a pass with few",
 }
+TOKENS = "tokens of the step"
 NOTE = "gates_note(advantages=…) would tell"
 
 
@@ -33,18 +38,20 @@ class Rows:
 
 def readings(context: Context) -> list[Reading]:
     """Return how rows weigh."""
-    kind = next((str(reading.numbers.get("kind")) for reading in objectives(context)), "")
+    kind = objective.kind(context)
     if not context.fitting or not kind:
         return []
     if kind == "preference":
-        return _pairs(context, next(iter(objectives(context))).numbers["pairs"])
+        return _pairs(context, objective.readings(context)[0].numbers["pairs"])
     ways = list(_ways(context))
     advantages = _noted(context)
     if advantages is not None:
-        return [_decided(context, ways, lambda way: _proportional(way, advantages), "advantages of the note")]
+        return [
+            _decided(context, ways, lambda way: _proportional(way, advantages), "advantages of the note", advantages)
+        ]
     if kind == "supervised":
         ones = np.ones(context.rows)
-        return [_decided(context, ways, lambda way: _proportional(way, ones), "every row is pushed alike")]
+        return [_decided(context, ways, lambda way: _proportional(way, ones), "every row is pushed alike", ones)]
     reading = _decided(context, ways, lambda way: _sums_to_zero(context, way), "advantages of a group sum to 0")
     return [] if context.trained_before and reading.kind != "read" else [reading]  # ratios of rows act as well
 
@@ -61,10 +68,8 @@ def _weights(context: Context) -> tuple[Array, Array]:
 
 def trained(context: Context) -> Array:
     """Return the number of tokens of each completion, without those that are known not to train."""
-    step = context.step
-    return np.array(
-        [sum(step.state(i, int(k)) != "still" for k in row.completion) for i, row in enumerate(step.rows)], dtype=float
-    )
+    rows = enumerate(context.step.rows)
+    return np.array([sum(state(context, i, int(k)) != "still" for k in row.completion) for i, row in rows], dtype=float)
 
 
 def _ways(context: Context) -> list[Rows]:
@@ -75,13 +80,20 @@ def _ways(context: Context) -> list[Rows]:
     with_closing = whole + np.array([row.hidden for row in context.step.rows])
     ways += [("row mean", lengths) for lengths in (whole, with_closing) if (lengths != without).any()]
     calls = [(row.row.rank, row.row.call) for row in context.step.rows]
-    by_call = np.array([sum(n for n, other in zip(without, calls, strict=True) if other == call) for call in calls])
-    if len(set(by_call.tolist())) > 1 and len(set(calls)) < context.rows:
-        ways.append(("micro-batch mean", by_call))
+    for name, members in (("micro-batch mean", calls), ("rank mean", [rank for rank, _ in calls])):
+        totals = np.array([sum(without[k] for k, b in enumerate(members) if b == a) for a in members])
+        if len(set(totals.tolist())) > 1 and len(set(members)) < context.rows:
+            ways.append((name, totals))
     return [Rows(name, weights * divisor, errors * divisor) for name, divisor in ways]
 
 
-def _decided(context: Context, ways: Sequence[Rows], holds: Callable[[Rows], bool | None], law: str) -> Reading:
+def _decided(
+    context: Context,
+    ways: Sequence[Rows],
+    holds: Callable[[Rows], bool | None],
+    law: str,
+    advantages: Array | None = None,
+) -> Reading:
     """Return the only way that a law holds for; None of a law means that no rows can be compared."""
     lengths = trained(context)
     answers = [(way.way, holds(way)) for way in ways]
@@ -98,13 +110,8 @@ def _decided(context: Context, ways: Sequence[Rows], holds: Callable[[Rows], boo
             "between rows", "cannot tell", sentence, law, f"record several rows a prompt, or {NOTE}", numbers
         )
     if len(fitting) == 1:
-        return Reading(
-            "between rows",
-            "read",
-            WAYS[fitting[0]],
-            f"{law}, and only so do these",
-            numbers={**numbers, "way": fitting[0]},
-        )
+        way = next(rows for rows, (_, answer) in zip(ways, answers, strict=True) if answer)
+        return _read(context, way, advantages, law, numbers)
     if fitting:
         alike = len(set(lengths.tolist())) == 1
         why = f"all rows have {plural(int(lengths[0]), 'token')}" if alike else "the rows do not tell them apart"
@@ -128,14 +135,57 @@ def _noted(context: Context) -> Array | None:
     return None
 
 
+def _factor(way: Rows, advantages: Array) -> tuple[float, float]:
+    """Return the number by which advantages give the weights, and its error."""
+    known = np.isfinite(way.values) & np.isfinite(advantages)
+    values, errors, wanted = way.values[known], np.maximum(way.errors[known], 1e-300), advantages[known]
+    strength = float((wanted**2 / errors**2).sum())
+    return float((values * wanted / errors**2).sum()) / strength, strength**-0.5
+
+
 def _proportional(way: Rows, advantages: Array) -> bool | None:
     """Return whether weights are the advantages times one number."""
     known = np.isfinite(way.values) & np.isfinite(advantages)
     if (np.abs(advantages[known]) > 0).sum() < 2:
         return None
-    values, errors, wanted = way.values[known], np.maximum(way.errors[known], 1e-300), advantages[known]
-    factor = float((values * wanted / errors**2).sum() / (wanted**2 / errors**2).sum())
-    return bool((np.abs(values - factor * wanted) <= 8 * errors).all())
+    factor, _ = _factor(way, advantages)
+    room = 2 * quantile(int(known.sum())) * way.errors[known]
+    return bool((np.abs(way.values[known] - factor * advantages[known]) <= room).all())
+
+
+def _read(context: Context, way: Rows, advantages: Array | None, law: str, numbers: Mapping[str, Any]) -> Reading:
+    """Return the way, and the divisor where advantages are known."""
+    because = f"{law}, and only so do these"
+    if advantages is None:
+        return Reading("between rows", "read", WAYS[way.way], because, numbers={**numbers, "way": way.way})
+    factor, error = _factor(way, advantages)
+    clip = context.step.update.document.clip
+    divisor = (clip.factor if clip else 1.0) / abs(factor)
+    room = divisor * (2 * context.tokens.quantile * error / abs(factor) + context.step.fit.rounding)
+    counts = _counts(context, way.way)
+    named = next((words for words, count in counts.items() if abs(divisor - count) <= room), None)
+    numbers = {**numbers, "way": way.way, "divisor": divisor, "divided_by": named}
+    if way.way == "token mean":
+        how = f"token mean: divided by the {named}" if named == TOKENS else f"a constant divisor, {number(divisor, 6)}"
+        sentence = f"a token weighs the same in short and long rows ({how})"
+        return Reading("between rows", "read", sentence, because, numbers=numbers)
+    words, count = next(iter(counts.items()))
+    if named is not None:
+        return Reading("between rows", "read", WAYS[way.way], because, numbers=numbers)
+    sentence = f"{WAYS[way.way]}; their sum is divided by {number(divisor, 6)}, not by the {count:g} {words}"
+    return Reading("between rows", "attention", sentence, because, numbers=numbers)
+
+
+def _counts(context: Context, way: str) -> Mapping[str, float]:
+    """Return what a sum may be divided by, by its name."""
+    calls = {(row.row.rank, row.row.call) for row in context.step.rows}
+    counts: Mapping[str, Mapping[str, float]] = {
+        "row mean": {"rows": context.rows},
+        "rank mean": {"ranks": context.recording.world_size},
+        "micro-batch mean": {"micro-batches": len(calls)},
+        "token mean": {TOKENS: float(trained(context).sum())},
+    }
+    return counts[way]
 
 
 def _sums_to_zero(context: Context, way: Rows) -> bool | None:

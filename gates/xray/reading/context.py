@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
+from gates.model import Array
 from gates.xray.reading import shapes
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, tokens_of
@@ -36,6 +39,17 @@ class Context:
     def shape(self) -> Shape:
         """The simplest shape that fits, else that of equal tokens."""
         return self.fitting[0] if self.fitting else shapes.equal(self.tokens)
+
+    @cached_property
+    def weights(self) -> Array:
+        """The weight of each row, without the KL where there is one; 0 within its error, NaN without a token of its own."""
+        if not self.fitting or self.shape.form is None:
+            return self.step.weights
+        weights = np.full(self.rows, np.nan)
+        for first, weight in self.shape.weights.items():
+            error = max(self.shape.errors[first], self.step.fit.rounding * abs(weight))
+            weights[list(self.step.alike[first])] = weight if abs(weight) > self.tokens.quantile * error else 0.0
+        return weights
 
     @cached_property
     def trained_before(self) -> frozenset[str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from gates.xray.documents import PER_TOKEN
 from gates.xray.reading.context import Context
-from gates.xray.reading.reading import Reading
+from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import number, plural, share, some
 
-PASSES = 4  # columns and gradient carry a backward pass each, and the recorder measured one: so many leave room
+PASSES = 10  # the recorder measured one backward pass; columns and gradient carry one each, and the script may add in half precision
 FINEST = 1e-6  # share that float32 leaves at least in a probe of five scripts (2e-7 to 9e-7)
 MORE = {
     "entropy": "the entropy",
@@ -14,11 +17,16 @@ MORE = {
     "router": "the router's loss",
     "padding": "padding",
 }
+SIGNS = {  # what the columns are of, and the sign of a coefficient that is meant: a positive one pushes it down
+    "entropy": ("the entropy", -1),
+    "kl": ("the KL over the vocabulary", 1),
+    "router": ("the router's loss", 1),
+}
 
 
 def readings(context: Context) -> list[Reading]:
     """Return what the columns explain, and which columns have no number."""
-    return [_explained(context), *_inseparable(context)]
+    return [_explained(context), *_more(context), *_inseparable(context)]
 
 
 def room(context: Context) -> float:
@@ -29,35 +37,58 @@ def room(context: Context) -> float:
 def _explained(context: Context) -> Reading:
     fit, document = context.step.fit, context.step.update.document
     because = f"one backward pass of this script rounds {share(fit.rounding)} of the gradient away, so {share(room(context))} may be left"
-    kinds = sorted({kind for kind in context.step.update.kinds if kind in MORE})
+    kinds = context.step.update.kinds
     numbers = {
         "unexplained": fit.unexplained,
         "rounding": fit.rounding,
         "condition": fit.condition,
-        "columns": len(fit.coefficients),
+        "columns": len(kinds),
+        "outside": list(document.outside),
     }
     if not fit.size:
         return Reading("explained", "attention", "the gradient is 0: this update trains nothing", numbers=numbers)
-    with_more = f" and {some([MORE[kind] for kind in kinds])}" if kinds else ""
+    more = [words for kind, words in MORE.items() if kind in kinds]
+    tokens = plural(sum(kind in PER_TOKEN for kind in kinds), "token")
+    what = f"the log-probs of {tokens}{f' and {some(more)}' if more else ''}"
     if fit.unexplained <= room(context):
-        alone = "" if kinds else ": nothing else trained"
-        sentence = f"the log-probs of {plural(len(context.step.update.log_probs) - sum(k not in ('log_prob', 'padding') for k in context.step.update.kinds), 'token')}{with_more} explain the gradient{alone} ({share(fit.unexplained)} left)"
-        return Reading("explained", "attention" if document.dropout else "read", sentence, because, numbers=numbers)
+        alone = "" if more else ": nothing else trained"
+        sentence = f"{what} explain the gradient{alone} ({share(fit.unexplained)} left)"
+        return Reading("explained", "read", sentence, because, numbers=numbers)
+    sentence = f"{share(fit.unexplained)} of the gradient is not explained by {what}"
+    return Reading("explained", "attention", sentence, because, f"it may be {'; '.join(_causes(context))}", numbers)
+
+
+def _causes(context: Context) -> list[str]:
+    document = context.step.update.document
     causes = ["another loss (value head, full KL, distillation)"]
     if document.dropout:
         causes.insert(0, f"dropout of {number(document.dropout)}, which the columns are computed without")
     if document.restricted:
         causes.append("parameters that were left out")
-    causes.append("rows that were scored in another way than the script trains on")
-    sentence = f"{share(fit.unexplained)} of the gradient is not explained by the log-probs of tokens{with_more}"
-    return Reading(
-        "explained",
-        "attention",
-        sentence,
-        because,
-        f"it may be {'; '.join(causes)}",
-        {**numbers, "outside": list(document.outside)},
-    )
+    return [*causes, "rows that were scored in another way than the script trains on"]
+
+
+def _more(context: Context) -> list[Reading]:
+    """Return the coefficients of what is no token's log-prob: of an entropy bonus, a KL over the vocabulary, a router's loss."""
+    fit, document = context.step.fit, context.step.update.document
+    kinds = np.array(context.step.update.kinds)
+    factor = document.clip.factor if document.clip else 1.0
+    parts = []
+    for kind, (words, wanted) in SIGNS.items():
+        columns = np.flatnonzero((kinds == kind) & np.isfinite(fit.coefficients))
+        if not len(columns):
+            continue
+        total = float(fit.coefficients[columns].sum()) / factor
+        sentence = (
+            f"{words} is pushed {'down' if total > 0 else 'up'}, with a coefficient of {number(abs(total))} in all"
+        )
+        kind_of: Kind = "read" if total * wanted > 0 else "attention"
+        because = "the sum over tokens, which is the loss's own coefficient where tokens are averaged"
+        parts.append(Reading(words, kind_of, sentence, because, numbers={"sum": total, "columns": len(columns)}))
+    if document.outside:
+        sentence = f"{some(document.outside)} {'trains' if len(document.outside) == 1 else 'train'} as well, and no log-prob reaches {'it' if len(document.outside) == 1 else 'them'}"
+        parts.append(Reading("outside", "read", sentence, numbers={"names": list(document.outside)}))
+    return parts
 
 
 def _inseparable(context: Context) -> list[Reading]:
@@ -82,7 +113,7 @@ def _inseparable(context: Context) -> list[Reading]:
                 "flat",
                 "cannot tell",
                 f"{plural(len(fit.flat), 'token')} {'has' if len(fit.flat) == 1 else 'have'} no number, since the model is certain of {'it' if len(fit.flat) == 1 else 'them'}: {names}",
-                "their gradient is below 100 roundings of float32 of the largest, so it is known to 1% at best",
+                "their gradient is so small beside the largest that float32 knows it to 10% at best",
                 "sample at a higher temperature",
                 {"columns": list(fit.flat)},
             )

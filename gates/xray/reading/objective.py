@@ -17,7 +17,7 @@ BECAUSE = "a positive coefficient pushes a token down: the loss falls when its l
 def readings(context: Context) -> list[Reading]:
     """Return the kind of training."""
     step = context.step
-    weights = step.weights
+    weights = context.weights
     known = np.isfinite(weights)
     if not step.fit.size or not known.any():
         return []
@@ -37,6 +37,11 @@ def readings(context: Context) -> list[Reading]:
     if known.sum() < len(weights):
         parts.append(f"{plural(int((~known).sum()), 'row')} without a token of its own")
     return [Reading("objective", "read", ", ".join(parts), BECAUSE, numbers={**numbers, "kind": "policy gradient"})]
+
+
+def kind(context: Context) -> str:
+    """Return "supervised", "preference", "policy gradient", or nothing where no row shows it."""
+    return next((str(reading.numbers["kind"]) for reading in readings(context)), "")
 
 
 def _pairs(context: Context, up: list[int], down: list[int]) -> list[tuple[int, int, str]]:

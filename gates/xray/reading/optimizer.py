@@ -11,7 +11,7 @@ from gates.xray.ranks import Update
 from gates.xray.reading import rules
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
-from gates.xray.reading.rules import RULES, Rule, Sample
+from gates.xray.reading.rules import RULES, Rule, Ruled, Sample
 from gates.xray.reading.words import number, plural, share
 
 UNITS = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float16": 2.0**-11}  # rounding of a number, relative
@@ -20,6 +20,9 @@ OPERATIONS = (
     16  # roundings of a rule: its multiplications, additions, divisions and square roots, with those of its state
 )
 HALVES = ("bfloat16", "float16")
+WRITES = (
+    4  # roundings of a weight: the factor of the decay, its product, the subtraction, and the number that is stored
+)
 MANY = 0.01  # share of weights that stand still which is worth a word: in float32 a probe had 0.1% at most
 
 
@@ -68,11 +71,11 @@ def _samples(update: Update) -> Iterator[tuple[Sample, rules.Settings]]:
         yield Sample(before, after, gradient, state), groups[min(index, len(groups) - 1)]
 
 
-def _room(sample: Sample, predicted: Array, dtype: str) -> Array:
-    """Return how far a weight may be from its rule: its own rounding, and that of the rule's operations."""
+def _room(ruled: Ruled, dtype: str) -> Array:
+    """Return how far a weight may be from its rule: roundings of the weight, and those of the rule's operations."""
     unit = UNITS.get(dtype, UNITS["float32"])
-    moved = np.abs(predicted - sample.before)
-    return np.asarray(2 * unit * np.abs(predicted) + OPERATIONS * unit * moved + LEAST.get(dtype, 0.0))
+    weight = WRITES * unit * np.abs(ruled.after)
+    return np.asarray(weight + OPERATIONS * unit * ruled.terms + LEAST.get(dtype, 0.0))
 
 
 def _rule(context: Context) -> Iterator[Reading]:
@@ -122,37 +125,36 @@ def _decay(parts: list[tuple[Sample, rules.Settings]]) -> str:
 
 
 def _follows(sample: Sample, settings: rules.Settings, rule: Rule, dtype: str) -> Array:
-    predicted = rule(sample, settings)
-    return np.asarray(np.abs(sample.after - predicted) <= _room(sample, predicted, dtype))
+    ruled = rule(sample, settings)
+    return np.asarray(np.abs(sample.after - ruled.after) <= _room(ruled, dtype))
 
 
 def _instead(parts: list[tuple[Sample, rules.Settings]], rule: Rule, dtype: str, name: str) -> str:
-    """Return what the update follows instead: another rate, or another rule."""
+    """Return what the update follows instead: another rule, or another rate."""
     for words, other in rules.OTHERS.get(name, {}).items():
         if all(_follows(sample, settings, other, dtype).all() for sample, settings in parts):
             return words
     quotients = [
-        ((sample.after - sample.before) / (rule(sample, settings) - sample.before))[
-            _tells(sample, rule(sample, settings), dtype)
-        ]
-        for sample, settings in parts
+        quotient for sample, settings in parts for quotient in _quotients(sample, rule(sample, settings), dtype)
     ]
-    known = np.concatenate(quotients)
-    if not len(known):
+    if not quotients:
         return ""
-    factor = float(np.median(known))
+    factor = float(np.median(quotients))
     scaled = [
         _follows(sample, {**settings, "lr": rules.rate(settings) * factor}, rule, dtype).mean()
         for sample, settings in parts
     ]
     if all(value > 1.0 - MANY for value in scaled):
-        first = rules.rate(parts[0][1]) * factor
-        return f"with rate {number(first)}, {number(factor)} times what is set"
+        return f"with rate {number(rules.rate(parts[0][1]) * factor)}, {number(factor)} times what is set"
     return ""
 
 
-def _tells(sample: Sample, predicted: Array, dtype: str) -> Array:
-    return np.asarray(np.abs(predicted - sample.before) > 20 * _room(sample, predicted, dtype))
+def _quotients(sample: Sample, ruled: Ruled, dtype: str) -> list[float]:
+    """Return how far weights moved, as a multiple of what the rule moves them, where that is beyond rounding."""
+    wanted = ruled.after - sample.before
+    tells = np.abs(wanted) > 20 * _room(ruled, dtype)
+    quotients = (sample.after - sample.before)[tells] / wanted[tells]
+    return [float(value) for value in quotients]
 
 
 def _still(context: Context) -> Iterator[Reading]:
@@ -174,5 +176,21 @@ def _still(context: Context) -> Iterator[Reading]:
         because = f"an update below half the spacing of a weight in {document.dtype} is lost, each time anew"
         yield Reading("moved", "attention", sentence, because, "keep weights in float32, or use a larger rate", numbers)
         return
+    small = all(_small(sample, settings, document.optimizer.name) for sample, settings in _samples(context.step.update))
+    if small:
+        sentence = (
+            f"{share(part)} of the weights stood still, since their update is below half a spacing of {document.dtype}"
+        )
+        yield Reading("moved", "read", sentence, "the update by the optimizer's rule, in float64", numbers=numbers)
+        return
     sentence = f"{share(part)} of the weights have a gradient and did not move"
     yield Reading("moved", "attention", sentence, "sampled weights before and after the update", numbers=numbers)
+
+
+def _small(sample: Sample, settings: rules.Settings, name: str) -> bool:
+    """Return whether each weight that stood still has, by the rule, an update below half of its spacing."""
+    if name not in RULES:
+        return False
+    still = (sample.after == sample.before) & (sample.gradient != 0)
+    moves = np.abs(RULES[name](sample, settings).after - sample.before)
+    return bool((moves <= UNITS["float32"] * np.abs(sample.before))[still].all())

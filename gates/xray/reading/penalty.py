@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gates.xray.reading import shapes
+from gates.xray.reading import objective, shapes
 from gates.xray.reading.between import trained
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
@@ -19,7 +19,7 @@ def readings(context: Context) -> list[Reading]:
     with_kl = [shape for shape in context.fitting if shape.form is not None]
     if with_kl:
         return [_named(context, with_kl)]
-    if not context.fitting or context.shape.form is not None or not context.step.fit.size:
+    if not context.fitting or objective.kind(context) != "policy gradient":
         return []
     sources = [source for source in shapes.references(context.step) if _apart(context, source) is not None]
     if not sources:

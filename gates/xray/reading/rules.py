@@ -51,19 +51,35 @@ def decay(settings: Settings) -> float:
     return float(settings.get("weight_decay") or 0.0)
 
 
-def sgd(sample: Sample, settings: Settings) -> Array:
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """A weight after an update, as a rule has it.
+
+    Attributes:
+        after: the weight.
+        terms: size of the terms that were added to the weight before: what rounding is relative to.
+    """
+
+    after: Array
+    terms: Array
+
+
+def sgd(sample: Sample, settings: Settings) -> Ruled:
     """SGD: momentum, dampening, Nesterov; the decay is added to the gradient (torch.optim.SGD, mlx.optimizers.SGD)."""
-    gradient = _signed(sample, settings) + decay(settings) * sample.before
+    decayed = decay(settings) * sample.before
+    gradient = _signed(sample, settings) + decayed
+    terms = np.abs(sample.gradient) + np.abs(decayed)
     momentum = float(settings.get("momentum") or 0.0)
     if momentum:
         dampening = float(settings.get("dampening") or 0.0)
         first = sample.fresh and "lr" in settings  # torch begins with the gradient itself, MLX with 0
         buffer = gradient if first else momentum * sample.of("momentum_buffer", "v") + (1.0 - dampening) * gradient
+        terms = terms + momentum * np.abs(sample.of("momentum_buffer", "v"))
         gradient = gradient + momentum * buffer if settings.get("nesterov") else buffer
-    return np.asarray(sample.before - rate(settings) * gradient)
+    return Ruled(sample.before - rate(settings) * gradient, rate(settings) * terms)
 
 
-def adam(sample: Sample, settings: Settings, *, decoupled: bool, corrected: bool | None = None) -> Array:
+def adam(sample: Sample, settings: Settings, *, decoupled: bool, corrected: bool | None = None) -> Ruled:
     """Adam (1412.6980) with a decay of the gradient, AdamW (1711.05101) with one of the weight."""
     decoupled = bool(settings.get("decoupled_weight_decay", decoupled))
     gradient = _signed(sample, settings) + (0.0 if decoupled else decay(settings)) * sample.before
@@ -77,15 +93,17 @@ def adam(sample: Sample, settings: Settings, *, decoupled: bool, corrected: bool
         corrected = bool(settings.get("bias_correction", "lr" in settings))
     step = sample.of("step") + 1.0
     by_mean, by_square = (1.0 - first**step, 1.0 - second**step) if corrected else (1.0, 1.0)
-    update = mean / by_mean / (np.sqrt(square / by_square) + float(settings.get("eps", 1e-8)))
-    return np.asarray(before - rate(settings) * update)
+    below = np.sqrt(square / by_square) + float(settings.get("eps", 1e-8))
+    terms = (first * np.abs(sample.of("exp_avg", "m")) + (1.0 - first) * np.abs(gradient)) / by_mean / below
+    terms = terms * (1.0 / by_mean + 0.5 / by_square)  # 1 − β^t in the weights' dtype loses digits where it is small
+    return Ruled(before - rate(settings) * mean / by_mean / below, rate(settings) * terms)
 
 
 def _signed(sample: Sample, settings: Settings) -> Array:
     return -sample.gradient if settings.get("maximize") else sample.gradient
 
 
-Rule = Callable[[Sample, Settings], Array]
+Rule = Callable[[Sample, Settings], Ruled]
 RULES: Mapping[str, Rule] = {
     "SGD": sgd,
     "Adam": lambda sample, settings: adam(sample, settings, decoupled=False),
@@ -97,16 +115,16 @@ def _others(*, decoupled: bool) -> dict[str, Rule]:
     """Return what an update may follow instead of the rule of Adam or AdamW."""
     other = "with the decay added to the gradient" if decoupled else "with the decay taken from the weight"
 
-    def turned(sample: Sample, settings: Settings) -> Array:
+    def turned(sample: Sample, settings: Settings) -> Ruled:
         return adam(sample, {**settings, "decoupled_weight_decay": not decoupled}, decoupled=not decoupled)
 
-    def uncorrected(sample: Sample, settings: Settings) -> Array:
+    def uncorrected(sample: Sample, settings: Settings) -> Ruled:
         return adam(sample, settings, decoupled=decoupled, corrected=False)
 
-    def without(sample: Sample, settings: Settings) -> Array:
+    def without(sample: Sample, settings: Settings) -> Ruled:
         return adam(sample, {**settings, "weight_decay": 0.0}, decoupled=True)
 
-    def plain(sample: Sample, settings: Settings) -> Array:
+    def plain(sample: Sample, settings: Settings) -> Ruled:
         return sgd(sample, {**settings, "momentum": 0.0})
 
     return {

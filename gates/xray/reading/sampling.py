@@ -68,7 +68,7 @@ def _request(context: Context) -> Iterator[Reading]:
         sentence = (
             f"sampled {words} with {some(restrictions)}{many}: the loss takes log-probs over the whole vocabulary"
         )
-        because = "what `generate` resolved, with the defaults of the model's folder"
+        because = "as resolved with the defaults of the model's folder"
         yield Reading("sampling", "attention", sentence, because, "set what is not meant to its neutral value", numbers)
         return
     yield Reading("sampling", "read", f"sampled {words}, from the whole vocabulary{many}", numbers=numbers)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import shapes, within
+from gates.xray.reading import objective, shapes, within
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.words import number, plural, rows, share
@@ -19,7 +19,7 @@ LARGER = "record an update after a larger step, or more updates of one rollout (
 def readings(context: Context) -> list[Reading]:
     """Return what the ratio does; nothing where this update has rows of its own."""
     before, partner = _before(context)
-    if before is None:
+    if before is None or objective.kind(context) != "policy gradient":
         return []
     sources = [source for source in shapes.olds(context.step, [before.step]) if _complete(context, source)]
     different = [source for source in sources if shapes.differs(context.step, context.tokens, source)]

@@ -34,7 +34,7 @@ def readings(context: Context) -> list[Reading]:
 
 def weighty(context: Context) -> list[int]:
     """Return the rows that are known to weigh something."""
-    weights = context.step.weights
+    weights = context.weights
     return [index for index, weight in enumerate(weights) if np.isfinite(weight) and weight != 0.0]
 
 
@@ -49,10 +49,13 @@ def _states(context: Context, places: Iterable[tuple[int, int]]) -> list[State]:
 
 
 def state(context: Context, index: int, position: int) -> State:
-    """Return whether a token trains; unknown where the ratio's bound may have switched it off since an earlier update."""
-    seen = context.step.state(index, position)
-    column = int(context.step.rows[index].row.columns[position])
-    return "unknown" if seen == "still" and context.step.update.keys[column] in context.trained_before else seen
+    """Return whether a token trains; unknown where a bound may have switched it off, or where a KL crosses 0 there."""
+    seen, row = context.step.state(index, position), context.step.rows[index]
+    if seen != "still":
+        return seen
+    off = context.step.update.keys[int(row.row.columns[position])] in context.trained_before
+    with_kl = context.shape.form is not None and row.begin is not None and position >= row.begin
+    return "unknown" if off or with_kl else seen
 
 
 def _counted(states: Sequence[State]) -> dict[str, int]:
@@ -63,7 +66,7 @@ def _prompt(context: Context) -> Reading | None:
     seen = [(i, row) for i, row in enumerate(context.step.rows) if row.begins in {"sampler", "labels"}]
     if not seen:
         starts = sorted({row.begin for row in context.step.rows if row.begin is not None})
-        first = f"training begins at token {some([start + 1 for start in starts])}" if starts else "no token trains"
+        first = f"nothing before token {some([start + 1 for start in starts])} trains" if starts else "no token trains"
         return Reading("prompt", "cannot tell", f"{first}; where prompts end is not known", STANDARD, PROMPT_UNSEEN)
     counts = _counted(_states(context, ((i, int(k)) for i, row in seen for k in row.prompt)))
     total = sum(counts.values())
@@ -102,7 +105,7 @@ def _completion(context: Context) -> Reading | None:
         sentence = f"every token of a completion trains{off}"
         return Reading("completion", "read", sentence, STANDARD, numbers=counts)
     known = counts["trains"] + counts["still"]
-    sentence = f"{counts['trains']} of {plural(known, 'token')} inside of completions train; {counts['still']} do not, in {rows(sorted({i for i, _ in lacking}))}"
+    sentence = f"{counts['trains']} of {plural(known, 'token')} inside of completions train; {counts['still']} {'does' if counts['still'] == 1 else 'do'} not, in {rows(sorted({i for i, _ in lacking}))}"
     return Reading(
         "completion", "attention", sentence, STANDARD, numbers={**counts, "still_at": [list(pair) for pair in lacking]}
     )
@@ -207,9 +210,10 @@ def _truncated(context: Context) -> Reading | None:
     cut = [i for i, row in enumerate(step.rows) if row.truncated]
     if not cut:
         return None
-    trained = [i for i in cut if step.weights[i] != 0.0 and np.isfinite(step.weights[i])]
+    trained = [i for i in cut if context.weights[i] != 0.0 and np.isfinite(context.weights[i])]
     numbers = {"rows": cut, "trained": trained}
-    head = f"{rows(cut)} {'was' if len(cut) == 1 else 'were'} cut off by the limit of tokens"
+    names = f"all {len(cut)} rows" if 1 < len(cut) == len(step.rows) else rows(cut)
+    head = f"{names} {'was' if len(cut) == 1 else 'were'} cut off by the limit of tokens"
     because = "no closing token, and as long as the sampler was asked for"
     if len(trained) == len(cut):
         return Reading(

@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 import weakref
+from pathlib import Path
 
 FORMAT = 1
 EXPLAINED = 1e-5  # share of a gradient in float32 that is left when its columns explain it: a probe left 2e-7 to 9e-7
@@ -90,8 +91,8 @@ class Recording:
     def trains(self):
         """Make the folder: this process makes updates."""
         if self._folder is None:
-            folder = os.path.join(self.options.folder, f"process-{self._pid}")
-            os.makedirs(folder, exist_ok=True)
+            folder = Path(self.options.folder, f"process-{self._pid}")
+            folder.mkdir(parents=True, exist_ok=True)
             self._folder = folder
             self._append(self._waiting)
             self._waiting = []
@@ -105,9 +106,9 @@ class Recording:
     def write(self, number, document, arrays):
         """Write an update's files, each whole or not at all: the arrays first, since the document says that they are there."""
         self.trains()
-        stem = os.path.join(self._folder, f"update-{number}")
-        _whole(f"{stem}.safetensors", safetensors(arrays))
-        _whole(f"{stem}.json", json.dumps(_plain(document)).encode())
+        stem = f"update-{number}"
+        _whole(self._folder / f"{stem}.safetensors", safetensors(arrays))
+        _whole(self._folder / f"{stem}.json", json.dumps(_plain(document)).encode())
         self.recorded += 1
 
     def end(self):
@@ -121,7 +122,7 @@ class Recording:
         self.event("note", update=self.made, **facts)
 
     def _append(self, lines):
-        with open(os.path.join(self._folder, "events.jsonl"), "a", encoding="utf-8") as file:
+        with (self._folder / "events.jsonl").open("a", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
 
 
@@ -170,12 +171,12 @@ def say(sentence):
 
 def _whole(path, content):
     """Write a file beside, and move it to its name."""
-    handle, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".")
+    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".")
     with os.fdopen(handle, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(beside, path)
+    Path(beside).replace(path)
 
 
 def safetensors(arrays):
@@ -223,7 +224,7 @@ def keys(ids, attended):
     A key covers the attended tokens before a position and the token at it, attended or not.
     """
     digest, result = hashlib.blake2b(digest_size=8), []
-    for token, counts in zip(ids, attended):
+    for token, counts in zip(ids, attended, strict=True):
         here = digest.copy()
         here.update(struct.pack("<q", int(token)))
         result.append(here.hexdigest())
@@ -242,7 +243,7 @@ def prompt_length(ids, attended, row_keys, ends):
         ends: keys of the last tokens of what samplers and passes without gradient were given.
     """
     length = 0
-    for key, counts in zip(row_keys, attended):
+    for key, counts in zip(row_keys, attended, strict=True):
         length += counts
         if counts and key in ends:
             return length
@@ -269,8 +270,6 @@ def install_tokenizer():
         original = getattr(base, name, None)
         if original is not None:
             setattr(base, name, _remembering(original))
-    if "gates_xray_torch" in sys.modules:
-        sys.modules["gates_xray_torch"].install_tokenizer()
 
 
 def _remembering(original):
@@ -283,22 +282,26 @@ def _remembering(original):
     return method
 
 
+def tokenizer():
+    """Return the tokenizer that the script used last, None if none has been seen."""
+    return _tokenizer and _tokenizer()
+
+
 def texts(ids):
     """Return the text of each token, None where no tokenizer has been seen."""
-    tokenizer = _tokenizer and _tokenizer()
-    if tokenizer is None:
+    seen = tokenizer()
+    if seen is None:
         return None
     try:
-        return [tokenizer.decode([token]) for token in ids]
+        return [seen.decode([token]) for token in ids]
     except Exception:  # text is a comfort
         return None
 
 
 def special_tokens():
     """Return the ids that end a row, and the one that pads, as far as the tokenizer says."""
-    tokenizer = _tokenizer and _tokenizer()
-    end = getattr(tokenizer, "eos_token_id", None)
-    return {"eos": [end] if isinstance(end, int) else [], "pad": getattr(tokenizer, "pad_token_id", None)}
+    end = getattr(tokenizer(), "eos_token_id", None)
+    return {"eos": [end] if isinstance(end, int) else [], "pad": getattr(tokenizer(), "pad_token_id", None)}
 
 
 # ---------------------------------------------------------------------------------------------- least squares

@@ -10,11 +10,12 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
+from pathlib import Path
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = Path(__file__).resolve().parent
 RECORDERS = {  # a module whose import is awaited: the recorder and its function that is called then
     "torch": ("gates_xray_torch", "install"),
-    "transformers.generation.utils": ("gates_xray_torch", "install_generation"),
+    "transformers.generation.utils": ("gates_xray_torch_generation", "generation"),
     "transformers.tokenization_utils_base": ("gates_xray", "install_tokenizer"),
     "mlx.optimizers": ("gates_xray_mlx", "install"),
     "mlx_lm.sample_utils": ("gates_xray_mlx_generation", "watch_samplers"),
@@ -72,7 +73,7 @@ class _Finder:
 
 def _next_sitecustomize():
     """Run the sitecustomize that this one hides, as if this folder were not on the path."""
-    paths = [path for path in sys.path if os.path.abspath(path) != HERE]
+    paths = [path for path in sys.path if Path(path).resolve() != HERE]
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)

@@ -27,6 +27,8 @@ def torch() -> str:
 
 
 class TestUsage:
+    """What is refused, and what ends without a reading."""
+
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
@@ -65,6 +67,8 @@ class TestUsage:
 
 @pytest.mark.slow
 class TestScript:
+    """A script in PyTorch, unchanged."""
+
     def test_one_screen_and_its_files(self, tmp_path: Path) -> None:
         """The screen says the conclusions, the page and the document hold them."""
         page, document = tmp_path / "x.html", tmp_path / "x.json"

@@ -141,7 +141,7 @@ class TestWhoTrains:
             coefficients[len(line.prompt) + 2] *= index != 2
 
         kind, sentence = said(picture(tmp_path, changed(grpo(), hole)), "completion")
-        assert (kind, sentence) == ("attention", "33 of 34 tokens inside of completions train; 1 do not, in row 3")
+        assert (kind, sentence) == ("attention", "33 of 34 tokens inside of completions train; 1 does not, in row 3")
 
     def test_trained_padding_shows(self, tmp_path: Path) -> None:
         def padding(_: int, line: Line, coefficients: Array) -> None:

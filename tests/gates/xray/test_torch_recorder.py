@@ -63,6 +63,8 @@ def expected(row: int, token: int) -> float:
 
 @pytest.mark.slow
 class TestRecorder:
+    """What stands in the files that the script leaves."""
+
     def test_coefficients_are_those_of_the_definition(self, tmp_path: Path) -> None:
         """Each token of a completion has −A/(rows · length); prompts and what is after the end have 0."""
         (document, arrays), (second, _) = recorded(tmp_path)

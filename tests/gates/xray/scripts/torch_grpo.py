@@ -11,6 +11,8 @@ END = 2
 
 
 class Model(nn.Module):
+    """A recurrent model: it needs no mask and no positions."""
+
     def __init__(self) -> None:
         super().__init__()
         self.embedding = nn.Embedding(VOCABULARY, WIDTH)
