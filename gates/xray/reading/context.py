@@ -54,12 +54,12 @@ class Context:
     @cached_property
     def trained_before(self) -> frozenset[str]:
         """The keys of tokens that trained in an earlier update: where they do not now, a bound switched them off."""
-        keys = [
-            before.step.update.keys[int(column)]
-            for before in self.earlier
-            for column in before.tokens.column[~before.tokens.zero]
-        ]
-        return frozenset(keys)
+        keys: set[str] = set()
+        for before in self.earlier:
+            columns = np.arange(len(before.step.update.kinds))
+            trains = np.isfinite(before.step.fit.coefficients) & ~before.step.fit.zero(columns)
+            keys |= {before.step.update.keys[int(column)] for column in columns[trains]}
+        return frozenset(keys - {""})
 
     @property
     def rows(self) -> int:

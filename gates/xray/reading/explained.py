@@ -75,10 +75,10 @@ def _more(context: Context) -> list[Reading]:
     factor = document.clip.factor if document.clip else 1.0
     parts = []
     for kind, (words, wanted) in SIGNS.items():
-        columns = np.flatnonzero((kinds == kind) & np.isfinite(fit.coefficients))
+        columns = np.flatnonzero(kinds == kind)
         if not len(columns):
             continue
-        total = float(fit.coefficients[columns].sum()) / factor
+        total = float(fit.least[columns].sum()) / factor
         sentence = (
             f"{words} is pushed {'down' if total > 0 else 'up'}, with a coefficient of {number(abs(total))} in all"
         )
@@ -93,9 +93,11 @@ def _more(context: Context) -> list[Reading]:
 
 def _inseparable(context: Context) -> list[Reading]:
     fit, parts = context.step.fit, []
-    if fit.inseparable:
-        count = sum(map(len, fit.inseparable))
-        names = some([_where(context, column) for group in fit.inseparable for column in group])
+    kinds = context.step.update.kinds
+    groups = [group for group in fit.inseparable if any(kinds[column] in PER_TOKEN for column in group)]
+    if groups:
+        count = sum(map(len, groups))
+        names = some([_where(context, column) for group in groups for column in group])
         parts.append(
             Reading(
                 "inseparable",
@@ -103,19 +105,20 @@ def _inseparable(context: Context) -> list[Reading]:
                 f"{plural(count, 'column')} cannot be told apart and {'has' if count == 1 else 'have'} no number: {names}",
                 f"a combination of them has a gradient below {share(fit.rounding)} of their length, the rounding of a backward pass",
                 "fit more parameters, or record rows whose tokens follow other tokens",
-                {"groups": [list(group) for group in fit.inseparable]},
+                {"groups": [list(group) for group in groups]},
             )
         )
-    if fit.flat:
-        names = some([_where(context, column) for column in fit.flat])
+    flat = [column for column in fit.flat if kinds[column] in PER_TOKEN]
+    if flat:
+        names = some([_where(context, column) for column in flat])
         parts.append(
             Reading(
                 "flat",
                 "cannot tell",
-                f"{plural(len(fit.flat), 'token')} {'has' if len(fit.flat) == 1 else 'have'} no number, since the model is certain of {'it' if len(fit.flat) == 1 else 'them'}: {names}",
+                f"{plural(len(flat), 'token')} {'has' if len(flat) == 1 else 'have'} no number, since the model is certain of {'it' if len(flat) == 1 else 'them'}: {names}",
                 "their gradient is so small beside the largest that float32 knows it to 10% at best",
                 "sample at a higher temperature",
-                {"columns": list(fit.flat)},
+                {"columns": flat},
             )
         )
     return parts

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gates.xray.reading.context import Context
-from gates.xray.reading.reading import Reading
+from gates.xray.reading.objective import kind
+from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import plural, rows, some
 from gates.xray.step import State, StepRow
 
@@ -65,9 +66,7 @@ def _counted(states: Sequence[State]) -> dict[str, int]:
 def _prompt(context: Context) -> Reading | None:
     seen = [(i, row) for i, row in enumerate(context.step.rows) if row.begins in {"sampler", "labels"}]
     if not seen:
-        starts = sorted({row.begin for row in context.step.rows if row.begin is not None})
-        first = f"nothing before token {some([start + 1 for start in starts])} trains" if starts else "no token trains"
-        return Reading("prompt", "cannot tell", f"{first}; where prompts end is not known", STANDARD, PROMPT_UNSEEN)
+        return _unseen(context)
     counts = _counted(_states(context, ((i, int(k)) for i, row in seen for k in row.prompt)))
     total = sum(counts.values())
     if not total:
@@ -83,6 +82,19 @@ def _prompt(context: Context) -> Reading | None:
     unknown = f", of {counts['unknown']} more it does not show" if counts["unknown"] else ""
     sentence = f"prompts do not train ({plural(counts['still'], 'token')}{unknown})"
     return Reading("prompt", "read", sentence, STANDARD, numbers=counts)
+
+
+def _unseen(context: Context) -> Reading:
+    """Return where training begins, for rows whose prompts nobody saw."""
+    rows = [row for row in context.step.rows if row.begin is not None]
+    firsts = [int(np.flatnonzero(row.row.columns >= 0)[0]) for row in rows]
+    if rows and all(row.begin == first for row, first in zip(rows, firsts, strict=True)):
+        sentence = "rows train from their second token on: they have no prompt, or it trains"
+        known: Kind = "read" if kind(context) == "supervised" else "cannot tell"
+        return Reading("prompt", known, sentence, STANDARD, "" if known == "read" else PROMPT_UNSEEN)
+    starts = sorted({row.begin + 1 for row in rows if row.begin is not None})
+    first = f"nothing before token {some(starts)} trains" if starts else "no token trains"
+    return Reading("prompt", "cannot tell", f"{first}; where prompts end is not known", STANDARD, PROMPT_UNSEEN)
 
 
 def _completion(context: Context) -> Reading | None:
