@@ -46,7 +46,9 @@ def _explained(context: Context) -> Reading:
         "outside": list(document.outside),
     }
     if not fit.size:
-        return Reading("explained", "attention", "the gradient is 0: this update trains nothing", numbers=numbers)
+        off = context.trained_before & set(context.step.update.keys)
+        why = "a bound switched off what trained before" if off else "this update trains nothing"
+        return Reading("explained", "attention", f"the gradient is 0: {why}", numbers=numbers)
     more = [words for kind, words in MORE.items() if kind in kinds]
     tokens = plural(sum(kind in PER_TOKEN for kind in kinds), "token")
     what = f"the log-probs of {tokens}{f' and {some(more)}' if more else ''}"
