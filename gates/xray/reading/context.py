@@ -61,6 +61,21 @@ class Context:
             keys |= {before.step.update.keys[int(column)] for column in columns[trains]}
         return frozenset(keys - {""})
 
+    @cached_property
+    def clipped(self) -> Array:
+        """Whether each deciding token is switched off by a bound: the ratio acts, and is on the bound's side of 1."""
+        shape, tokens = self.shape, self.tokens
+        if shape.old is None:
+            return np.zeros(len(tokens.value), dtype=bool)
+        weights = self.weights[tokens.row]
+        outside = np.where(weights < 0, shape.surrogate > 1, shape.surrogate < 1) & (weights != 0)
+        return np.asarray((tokens.zero | shape.clipped) & outside)
+
+    @cached_property
+    def clipped_columns(self) -> frozenset[int]:
+        """The columns of these tokens."""
+        return frozenset(self.tokens.column[self.clipped].tolist())
+
     @property
     def rows(self) -> int:
         """The number of rows of the step."""

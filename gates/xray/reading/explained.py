@@ -87,6 +87,11 @@ def _more(context: Context) -> list[Reading]:
         kind_of: Kind = "read" if total * wanted > 0 else "attention"
         because = "the sum over tokens, which is the loss's own coefficient where tokens are averaged"
         parts.append(Reading(words, kind_of, sentence, because, numbers={"sum": total, "columns": len(columns)}))
+    if document.restricted:
+        sentence = (
+            f"only parameters named {some(document.restricted)} were fitted: the rest of the gradient is not read"
+        )
+        parts.append(Reading("parameters", "read", sentence, numbers={"patterns": list(document.restricted)}))
     if document.outside:
         sentence = f"{some(document.outside)} {'trains' if len(document.outside) == 1 else 'train'} as well, and no log-prob reaches {'it' if len(document.outside) == 1 else 'them'}"
         parts.append(Reading("outside", "read", sentence, numbers={"names": list(document.outside)}))

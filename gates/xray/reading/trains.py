@@ -54,7 +54,8 @@ def state(context: Context, index: int, position: int) -> State:
     seen, row = context.step.state(index, position), context.step.rows[index]
     if seen != "still":
         return seen
-    off = context.step.update.keys[int(row.row.columns[position])] in context.trained_before
+    column = int(row.row.columns[position])
+    off = column in context.clipped_columns or context.step.update.keys[column] in context.trained_before
     with_kl = context.shape.form is not None and row.begin is not None and position >= row.begin
     return "unknown" if off or with_kl else seen
 
@@ -113,7 +114,11 @@ def _completion(context: Context) -> Reading | None:
         return None
     lacking = [(i, k) for i, k in inner if state(context, i, k) == "still"]
     if not lacking:
-        off = ", but for those that a bound switches off" if context.trained_before and counts["unknown"] else ""
+        off = (
+            ", but for those that a bound switches off"
+            if counts["unknown"] and (context.trained_before or context.clipped_columns)
+            else ""
+        )
         sentence = f"every token of a completion trains{off}"
         return Reading("completion", "read", sentence, STANDARD, numbers=counts)
     known = counts["trains"] + counts["still"]

@@ -79,6 +79,17 @@ class TestCoefficients:
         assert said(shown, "explained")[0] == "read"
         assert said(shown, "between rows")[0] == "read"
 
+    def test_a_certain_token_has_no_number(self, tmp_path: Path) -> None:
+        """Where the model is certain, the gradient of a log-prob is all rounding."""
+        folder = write(tmp_path / "p", grpo())
+        arrays = load_file(folder / "update-1.safetensors")
+        arrays["sketch"][20] *= 1e-6
+        save_file(arrays, folder / "update-1.safetensors")
+        events(folder, generated())
+        shown = read(tmp_path).updates[0]
+        assert shown.step.fit.flat == (20,)
+        assert said(shown, "flat")[1].startswith("1 token has no number, since the model is certain of it: row ")
+
     def test_equal_columns_have_no_number(self, tmp_path: Path) -> None:
         """Two columns that are the same vector under other keys cannot be told apart, and are named."""
         made = grpo()

@@ -70,9 +70,8 @@ class TestRatio:
     def test_clipped_tokens_are_counted_and_enclose_the_bounds(self, tmp_path: Path) -> None:
         shown = picture(tmp_path, *second(lines(LENGTHS), advantages(), bounds=(0.8, 1.2)))
         numbers = of(shown, "clip of the ratio").numbers
-        assert numbers["unclipped_above"] > 0
-        assert numbers["clipped_above"] >= 1.2
-        assert numbers["clipped_below"] <= 0.8
+        assert numbers["unclipped_above"] <= 1.2 <= numbers["clipped_above"]
+        assert numbers["clipped_below"] <= 0.8 <= numbers["unclipped_below"]
         assert of(shown, "completion").kind == "read"
 
     def test_a_policy_that_has_not_moved_cannot_tell(self, tmp_path: Path) -> None:
@@ -104,7 +103,20 @@ class TestRatio:
         made = Made(
             now, rows, by_token(rows, coefficient), scored=[({"by": "trained model", "model": "M", "update": 0}, old)]
         )
-        assert of(picture(tmp_path, made), "within rows").numbers["weights"] == "ratio"
+        shown = picture(tmp_path, made)
+        assert of(shown, "within rows").numbers["weights"] == "ratio"
+        assert of(shown, "ratio").sentence.startswith("tokens weigh by their ratio to the weights before update 1")
+
+    def test_clipped_tokens_of_stale_rows_are_no_hole_of_a_mask(self, tmp_path: Path) -> None:
+        """The second of two minibatches: its rows were scored before the first update, and no earlier update had them."""
+        rows = lines(LENGTHS)
+        _, made = second(rows, advantages(), bounds=(0.8, 1.2))
+        made.scored = [({"by": "trained model", "model": "M", "update": 0}, made.start or made.model)]
+        made.number, made.start = 1, None
+        shown = picture(tmp_path, made)
+        assert of(shown, "completion").kind == "read"
+        assert of(shown, "clip of the ratio").numbers["clipped_above"] >= 1.2
+        assert of(shown, "between rows").numbers["way"] == "row mean"
 
 
 class TestKL:
