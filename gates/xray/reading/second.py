@@ -197,7 +197,11 @@ def _clip(context: Context, off: Array, on: Array, ratio: Array, because: str) -
     whole = [row for row in tokens.rows if (off & (tokens.row == row)).any() and not (on & (tokens.row == row)).any()]
     parts = [plural(int(off.sum()), "token") + " clipped"]
     numbers: dict[str, object] = {"tokens": int(off.sum()), "rows": whole}
-    up = context.weights[tokens.row] < 0  # rows that are pushed up meet the upper bound, the others the lower one
+    weights = context.weights[tokens.row]
+    if wrong := int((off & (((weights < 0) & (ratio < 1)) | ((weights > 0) & (ratio > 1)))).sum()):
+        sentence = f"{plural(wrong, 'token')} switched off where the ratio moved against the advantage: no bound of a clip cuts there"
+        return [Reading("clip of the ratio", "attention", sentence, because, numbers={**numbers, "wrong": wrong})]
+    up = weights < 0  # rows that are pushed up meet the upper bound, the others the lower one
     for name, off_side, on_side in (
         ("above", off & (ratio > 1), on & up & (ratio > 1)),
         ("below", off & (ratio < 1), on & ~up & (ratio < 1)),
@@ -209,7 +213,9 @@ def _clip(context: Context, off: Array, on: Array, ratio: Array, because: str) -
             edge = float(sign * (sign * ratio[off_side]).min())
             numbers[f"clipped_{name}"] = edge
             bound = (
-                f"between {number(inside)} and {number(edge)}" if sign * inside <= sign * edge else f"at {number(edge)}"
+                f"between {number(inside)} and {number(edge)}"
+                if sign * inside <= sign * edge
+                else f"at {number(edge, 4)}"
             )
             parts.append(f"{name} a bound {bound}")
     if whole:

@@ -74,6 +74,14 @@ class TestRatio:
         assert numbers["clipped_below"] <= 0.8 <= numbers["unclipped_below"]
         assert of(shown, "completion").kind == "read"
 
+    def test_a_maximum_in_place_of_the_minimum_needs_attention(self, tmp_path: Path) -> None:
+        """max(r·A, clip(r)·A) switches tokens off on the other side."""
+        reading = of(
+            picture(tmp_path, *second(lines(LENGTHS), advantages(), bounds=(0.8, 1.2), maximum=True)),
+            "clip of the ratio",
+        )
+        assert (reading.kind, reading.numbers["wrong"]) == ("attention", reading.numbers["tokens"])
+
     def test_a_policy_that_has_not_moved_cannot_tell(self, tmp_path: Path) -> None:
         reading = of(picture(tmp_path, *second(lines(LENGTHS), advantages(), step=1e-9)), "second update")
         assert reading.kind == "cannot tell"
