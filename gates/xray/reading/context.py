@@ -61,6 +61,13 @@ class Context:
             keys |= {before.step.update.keys[int(column)] for column in columns[trains]}
         return frozenset(keys - {""})
 
+    @property
+    def off(self) -> Array:
+        """Whether the surrogate of each deciding token is switched off: its coefficient is 0, or the KL's alone."""
+        if self.shape.form is None:
+            return self.tokens.zero
+        return np.asarray(self.shape.clipped & (self.weights[self.tokens.row] != 0))
+
     @cached_property
     def clipped(self) -> Array:
         """Whether each deciding token is switched off by a bound: the ratio acts, and is on the bound's side of 1."""
@@ -69,7 +76,7 @@ class Context:
             return np.zeros(len(tokens.value), dtype=bool)
         weights = self.weights[tokens.row]
         outside = np.where(weights < 0, shape.surrogate > 1, shape.surrogate < 1) & (weights != 0)
-        return np.asarray((tokens.zero | shape.clipped) & outside)
+        return np.asarray(self.off & outside)
 
     @cached_property
     def clipped_columns(self) -> frozenset[int]:

@@ -162,7 +162,6 @@ def _clipped(
 ) -> list[Reading]:
     """Return the tokens that trained before and whose ratio is switched off now, and where the bounds lie."""
     tokens = context.tokens
-    off = tokens.zero | (context.shape.clipped & (context.weights[tokens.row] != 0))
     earlier = {
         key: not zero
         for key, zero in zip(
@@ -170,7 +169,7 @@ def _clipped(
         )
     }
     trained = np.array([earlier.get(context.step.update.keys[int(c)], False) for c in tokens.column], dtype=bool)
-    off &= trained & np.isin(tokens.row, list(partner))
+    off = context.off & trained & np.isin(tokens.row, list(partner))
     old = context.shape.old if context.shape.old in ratios else next(iter(ratios))
     because = "they trained in the update before, and their coefficient is 0 now, or the KL's alone"
     return _clip(context, off, trained & ~off, ratios[old or ""], because)
