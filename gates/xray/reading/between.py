@@ -115,8 +115,8 @@ def _decided(
     if fitting:
         alike = len(set(lengths.tolist())) == 1
         why = f"all rows have {plural(int(lengths[0]), 'token')}" if alike else "the rows do not tell them apart"
-        sentence = f"{some(fitting)} look alike: {why}"
-        return Reading("between rows", "cannot tell", sentence, law, "record rows of different lengths", numbers)
+        remedy = f"record rows of different lengths{'' if alike else ' in each forward pass'}"
+        return Reading("between rows", "cannot tell", f"{some(fitting)} look alike: {why}", law, remedy, numbers)
     sentence = (
         "rows weigh in no way that makes a group's advantages sum to 0"
         if "sum" in law

@@ -24,7 +24,7 @@ def readings(context: Context) -> list[Reading]:
     up, down = np.flatnonzero(known & (weights < 0)).tolist(), np.flatnonzero(known & (weights > 0)).tolist()
     still = np.flatnonzero(known & (weights == 0)).tolist()
     numbers = {"up": up, "down": down, "still": still, "unknown": np.flatnonzero(~known).tolist()}
-    sampled = bool(context.recording.of("generate"))
+    sampled = _sampled(context)
     if up and not down and not still and not sampled:
         sentence = f"supervised: every row is pushed up ({plural(len(up), 'row')})"
         return [Reading("objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "supervised"})]
@@ -37,6 +37,12 @@ def readings(context: Context) -> list[Reading]:
     if known.sum() < len(weights):
         parts.append(f"{plural(int((~known).sum()), 'row')} without a token of its own")
     return [Reading("objective", "read", ", ".join(parts), BECAUSE, numbers={**numbers, "kind": "policy gradient"})]
+
+
+def _sampled(context: Context) -> bool:
+    """Return whether rows of this update were sampled by the script: a sampler was given their prompts, or ran since the last."""
+    by_prompt = any(row.begins == "sampler" for row in context.step.rows)
+    return by_prompt or bool(context.recording.of("generate", context.step.update.number))
 
 
 def kind(context: Context) -> str:

@@ -45,7 +45,8 @@ class Shape:
         beta: coefficient of the KL, times what all tokens have in common.
         beta_error: of it.
         misfit: largest deviation in standard errors.
-        clipped: tokens that the ratio's bound switched off.
+        clipped: tokens that the ratio's bound switched off, beside a KL.
+        surrogate: the ratio of each token; 1 without one.
     """
 
     old: str | None
@@ -58,6 +59,7 @@ class Shape:
     beta_error: float
     misfit: float
     clipped: Array
+    surrogate: Array
 
 
 def olds(step: Step, earlier: Sequence[Step]) -> list[Source]:
@@ -188,6 +190,7 @@ def _solved(
         beta_error=strength**-0.5 if strength > 0 else float("inf"),
         misfit=float(left.max(initial=0.0)),
         clipped=off & (penalty is not None),
+        surrogate=surrogate,
     )
 
 
