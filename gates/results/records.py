@@ -302,6 +302,16 @@ class DiagnosisRecord(StrictRecord):
     seconds: Number
 
 
+class SettledRecord(StrictRecord):
+    """What the `wrong` cases of an op are after its diagnosis: another choice, or waived as such."""
+
+    record: Literal["settled"] = "settled"
+    subject: str
+    op: str = Field(description="what is graded, such as policy_loss[grpo]")
+    status: Status = Field(description="of these cases, instead of the `wrong` of their lines: differs, or waived")
+    cases: dict[str, list[str]] = Field(description="of each gate the cases")
+
+
 class ResumeRecord(StrictRecord):
     """The point where an interrupted run was resumed."""
 
@@ -416,6 +426,7 @@ Record = Annotated[
     | ResumeRecord
     | CounterexampleRecord
     | DiagnosisRecord
+    | SettledRecord
     | CalibrationRecord
     | SummaryRecord,
     Field(discriminator="record"),
