@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from gates.config.own_subjects import OWN
 from gates.model import ConfigurationError, Recipe, Subject
 from gates.registry import Registry
 from gates.results.atomic_write import write_new
 from gates.run.compare import worst
 from gates.run.inputs import with_model
 from gates.run.trial import Comparison
-from gates.shrink.failing_case import TRUSTED
 from gates.shrink.file import Counterexample, write
 from gates.shrink.moves import elements
 from gates.shrink.probe import Answer, Asker, Call
@@ -219,7 +219,7 @@ def _output(call: Call, comparison: Comparison) -> str:
 
 def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -> bool:
     """Return whether the first trusted subject that answers would pass the test."""
-    for name in TRUSTED:
+    for name in OWN:
         asker = Asker(registry.subjects[name])
         try:
             outcome = asker.alive().call(call.op, call.inputs, limit_s=20.0)
