@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gates.diagnosis.diagnose import ASKED
+from gates.diagnosis.precision import ASKED
 from gates.model import ConfigurationError
 from gates.recorded import naming
 from gates.recorded.finding import DECISIVE, Finding
