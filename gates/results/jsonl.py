@@ -20,12 +20,12 @@ from pydantic import ValidationError
 from gates.errors import ConfigurationError, FaultError, fault, scarce, sentence, unwritable
 from gates.results import old_format, read_lines
 from gates.results.atomic_write import write_whole
+from gates.results.calibration_records import CalibrationRecord
 from gates.results.damage import no_record, problem_of
 from gates.results.integrity import Integrity
 from gates.results.records import (
     FORMAT,
     RECORD,
-    CalibrationRecord,
     CounterexampleRecord,
     DiagnosisRecord,
     HeaderRecord,
