@@ -180,7 +180,7 @@ class TestCommands:
         assert "TIME_LIMIT = 0.2  # seconds of each call" in (tmp_path / "test_bug.py").read_text()
         start = time.monotonic()
         assert run_test(tmp_path / "test_bug.py") == 1
-        assert time.monotonic() - start < 20.0  # the case's own limit, of a first call five times that
+        assert time.monotonic() - start < 60.0  # by its own limit the case gives a first call 100 s
 
     def test_a_library_that_is_not_installed_is_reported(self, tmp_path: Path) -> None:
         """The subject is skipped, and the line names interpreter and remedy."""
