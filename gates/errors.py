@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     """The exit code of a verb.
 
     A complete run is FAILED if a subject failed, and FAULT if none did but a gate or the oracle raised. A run that stopped
-    early is FAULT.
+    early is FAULT, unless it was stopped from outside.
     """
 
     HELD = 0
@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     NOTHING = 3
     FAULT = 4
     INTERRUPTED = 130
+    UNREAD = 141  # as a shell says of a program that SIGPIPE ended
 
 
 MEANINGS = {
@@ -32,6 +33,7 @@ MEANINGS = {
     ExitCode.NOTHING: "nothing was measured",
     ExitCode.FAULT: "our fault: no subject failed but a gate or the oracle raised, or the run could not go on (disk full, too few open files)",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C or SIGTERM",
+    ExitCode.UNREAD: "the program that read the output has ended, as in `| head -1`",
 }
 EXIT_CODES = f"Exit codes: {' · '.join(f'{code.value} {meaning}' for code, meaning in MEANINGS.items())}."
 

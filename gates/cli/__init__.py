@@ -26,9 +26,10 @@ def main() -> None:
         signal.signal(number, _stop)
     try:
         try:
+            from gates.cli.streams import replace_standard_streams
             from gates.cli.verbs import app
 
-            _any_encoding()
+            replace_standard_streams()
             app()
         finally:
             _flush()
@@ -64,14 +65,6 @@ def _leave(*_: object) -> NoReturn:
     os._exit(ExitCode.INTERRUPTED)
 
 
-def _any_encoding() -> None:
-    """Escape characters that the terminal's encoding lacks, so that a minus sign does not end a run."""
-    import io
-
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 def _flush() -> None:
     """Flush standard output while a full disk can still be reported."""
     if sys.stdout is not None:
@@ -82,8 +75,6 @@ def _report(error: Exception) -> None:
     """Print an error as one sentence and exit with its code; only a mistake in Gates has a traceback."""
     from gates.errors import ConfigurationError, FaultError, sentence
 
-    if isinstance(error, BrokenPipeError):
-        os._exit(ExitCode.FAULT)  # the program that read the output has ended, as `head` does
     if isinstance(error, ConfigurationError):
         _end(str(error), ExitCode.USAGE)
     if isinstance(error, FaultError):
@@ -108,7 +99,7 @@ def _end(message: str, code: ExitCode) -> NoReturn:
         from gates.results.escape import visible
 
         message = visible(message)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, SystemExit):  # of a pipe that nobody reads
         sys.stderr.write(f"{NAME}: {message}\n")
         sys.stderr.flush()
     try:

@@ -65,16 +65,17 @@ def replay(
     interpreter = setup.interpreter(python or project.python)
     chosen = replaying.subject_of(recorded, registry, subject, interpreter)
     model = setup.model(model)
+    seconds = project.time_limit if time_limit is None else time_limit
     outcome = replaying.replay(
         recorded,
         registry,
         chosen,
         model,
-        time_limit=project.time_limit if time_limit is None else time_limit,
+        time_limit=seconds,
         time_limit_option="--time-limit",
     )
     if emit_test:
-        path = emitting.emit(file, recorded, outcome, chosen, registry, out, model)
+        path = emitting.emit(file, recorded, outcome, chosen, registry, out, model, seconds)
         pytest = f"{shlex.quote(str(chosen.python))} -m pytest" if chosen.python else "pytest"
         typer.echo(f"wrote {path}; run it with: {pytest} {shlex.quote(str(path))}")
         return

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from gates.config.own_subjects import OWN
 from gates.model import ConfigurationError
 
 SUFFIX = "_gates.py"
 CHECKOUT = Path(__file__).resolve().parents[2]
 SKIPPED = frozenset(("node_modules", "site-packages", "build", "dist"))  # folders that hold other people's code
 MOST_FOLDERS = 5_000  # a project has fewer; a home folder has more, and would take minutes
-
-OURS = ("numpy", "rlkernels", "reference")
 
 
 def subjects_here(here: Path, root: Path) -> tuple[str, ...]:
@@ -33,7 +32,7 @@ def subjects_here(here: Path, root: Path) -> tuple[str, ...]:
         raise ConfigurationError(
             f"nobody to judge: {here} has no file named *{SUFFIX}, and no subjects in [tool.gates] of a pyproject.toml. "
             "`gates init NAME` writes a file to fill in, `gates check FILE.py` judges one, and "
-            f"`gates check --subject numpy` judges one of Gates' own subjects ({', '.join(OURS)})"
+            f"`gates check --subject numpy` judges one of Gates' own subjects ({', '.join(OWN)})"
         )
     return tuple(map(str, found))
 

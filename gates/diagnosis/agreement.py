@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gates.arithmetic.narrow import in_float32
-from gates.diagnosis.diagnose import Diagnosis, in_float64
 from gates.diagnosis.factors import Factors, constant, quotient
+from gates.diagnosis.named import Diagnosis
+from gates.diagnosis.precision import in_float64
 from gates.diagnosis.search import MATCH, Candidate, Search, scaled
 from gates.families.program import Edit, Program, Sample
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from gates.diagnosis import samples
 from gates.diagnosis.agreement import explains
-from gates.diagnosis.diagnose import Diagnosis, diagnose, diagnose_rare
+from gates.diagnosis.diagnose import diagnose, diagnose_rare
+from gates.diagnosis.named import Diagnosis
 from gates.diagnosis.search import Search
 from gates.families.program import Program, Sample
 from gates.families.programs import programs

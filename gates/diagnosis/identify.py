@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gates.diagnosis import samples
-from gates.diagnosis.diagnose import Diagnosis, identify
+from gates.diagnosis.diagnose import identify
+from gates.diagnosis.named import Diagnosis
 from gates.families.program import Inputs, Program, Sample
 from gates.model import NEUTRAL, Case, Gate, Subject, UnsupportedError, asks
 from gates.run.choices import chosen

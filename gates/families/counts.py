@@ -14,6 +14,7 @@ from gates.model import Array
 
 PROBE = 1e-4  # the ε by which outputs are probed; they are linear in it
 LEAST, LARGEST = 1e-12, 1e-2  # sizes that programs have
+SIZES = tuple(float(f"{digit}e{power}") for power in range(-12, -1) for digit in range(1, 10))  # those of `_usual`
 NEAR = 1e-2  # share of the largest output by which ε moves outputs at most
 ROUND = 0.3  # relative distance at which a size is taken for a power of ten
 
@@ -43,6 +44,8 @@ class Counted:
             if not all(_near(value, sample.got) for value, sample in zip(values, samples, strict=True)):
                 continue
             for words, choices in self.names.items():
+                if base.changes.keys() & set(choices):
+                    continue
                 size = self._solved(samples, values, chosen, choices)
                 if LEAST <= size <= LARGEST:
                     changes = {**base.changes, **dict.fromkeys(choices, size)}
@@ -54,7 +57,8 @@ class Counted:
     ) -> float:
         """Return the constant by the element that it moves most; 0 if it moves none."""
         most, size = 0.0, 0.0
-        probed = {**chosen, **dict.fromkeys(names, PROBE)}
+        before = float(chosen.get(names[0], 0.0))  # what is asked
+        probed = {**chosen, **dict.fromkeys(names, before + PROBE)}
         for sample, value in zip(samples, values, strict=True):
             for output, moved in self._values(sample.inputs, probed).items():
                 slope, off = moved - value[output], sample.got[output] - value[output]
@@ -62,7 +66,7 @@ class Counted:
                     share = np.nan_to_num(np.abs(slope / value[output]), nan=0.0, posinf=0.0)
                 if share.size and share.max() > most:
                     most, index = float(share.max()), np.unravel_index(np.argmax(share), share.shape)
-                    size = PROBE * float(off[index] / slope[index])
+                    size = before + PROBE * float(off[index] / slope[index])
         return _usual(size)
 
     def _values(self, inputs: Inputs, chosen: Choices) -> dict[str, Array]:
@@ -84,5 +88,5 @@ def _usual(size: float) -> float:
     """Return the power of ten near a size, or its first digit."""
     if not LEAST <= size <= LARGEST:
         return 0.0
-    power = 10.0 ** round(math.log10(size))
+    power = float(f"1e{round(math.log10(size))}")
     return power if abs(power - size) <= ROUND * size else float(f"{size:.1g}")

@@ -15,7 +15,7 @@ from gates.recorded.settings import Settings
 from gates.recorded.step import Piece, Step
 from gates_reference.oracle.aggregation import row_weights
 
-CONSTANTS = ("max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step")
+CONSTANTS = ("max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step", "count_eps")
 
 
 @dataclass(slots=True)

@@ -84,6 +84,9 @@ SETTINGS: Mapping[str, Setting] = {
     "kl_clamp": Setting("number", "largest |KL estimate| of a token"),
     "kl_aggregation": Setting("word", "how that KL is averaged; absent: as the rest of the loss", KL_AGGREGATIONS),
     **{axis: Setting("word", "another choice than the algorithm's", tuple(words)) for axis, words in AXES.items()},
+    "count_eps": Setting(
+        "number", "ε added to every count of tokens by which a mean of token losses divides; absent: none"
+    ),
     "max_length": Setting("integer", f"L_max of {_choosing('aggregation', 'constant')}"),
     "micro_batches": Setting(
         "integers", f"rows of each micro-batch of {_choosing('aggregation', 'micro-batch')}, such as `4,4`"

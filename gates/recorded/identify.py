@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gates.diagnosis.diagnose import ASKED
+from gates.diagnosis.precision import ASKED
 from gates.model import ConfigurationError
 from gates.recorded import naming
 from gates.recorded.finding import DECISIVE, Finding
@@ -19,7 +19,7 @@ FIRST = 2048  # slots of the piece that rejects most candidates before the whole
 FREE = 1e9  # ε of a clip without effect
 WIDTHS = ((0.2, 0.2), (0.2, 0.28), (0.2, 0.3), (0.1, 0.1), (3e-4, 4e-4), (0.4, 0.4), (FREE, FREE))
 BETAS = (0.04, 0.001, 0.01, 0.05, 0.1)
-FIXED = ("delta", "kl_clamp", "kl_aggregation")  # read as they are written
+FIXED = ("delta", "kl_clamp", "kl_aggregation", "count_eps")  # read as they are written
 FREE_CONSTANTS = ("epsilon_low", "epsilon_high")  # whose values are tried
 NAMED = frozenset(("mistake", "convention", "scaled", "constant", "lower precision"))
 HOW = "write the setting `algorithm` and its constants to have it judged"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.diagnose import Diagnosis
+from gates.diagnosis.named import Diagnosis
 from gates.families.programs import programs
 from gates.model import IN_FLOAT32
 from gates.recorded import advantages, choices, drift, identify, loss, metrics, naming, unexplained, weights

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gates.diagnosis.diagnose import Diagnosis, diagnose, diagnose_near
+from gates.diagnosis.diagnose import diagnose, diagnose_near
+from gates.diagnosis.named import Diagnosis
 from gates.diagnosis.search import APART, Candidate, Search, values
 from gates.families.loss.program import row_of
 from gates.families.program import Program, Sample

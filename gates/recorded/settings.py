@@ -169,6 +169,7 @@ CONSTANTS = (  # keywords of `policy_loss`
     "kl_estimator",
     "kl_clamp",
     "kl_aggregation",
+    "count_eps",
     "max_length",
     "micro_batches",
     "dapo_denominator",

@@ -10,6 +10,7 @@ from gates.model import GRADES, NOT_JUDGED, ConfigurationError
 from gates.report.labels import shown
 from gates.results.jsonl import Results
 from gates.results.records import HeaderRecord, VerdictRecord
+from gates.run.settle import settled_run
 
 Kind = Literal["new failure", "newly visible", "worse", "better", "fixed", "changed", "new", "gone"]
 KINDS: tuple[Kind, ...] = ("new failure", "newly visible", "worse", "better", "fixed", "changed", "new", "gone")
@@ -60,7 +61,7 @@ def compare(before: Results, after: Results) -> Changes:
             raise ConfigurationError(
                 f"{run.path} is a run of `gates {run.header.verb}`: only runs of `gates check` are compared"
             )
-    old, new = ({_names(v): v for v in run.judged} for run in (before, after))
+    old, new = ({_names(v): v for v in run.judged} for run in map(settled_run, (before, after)))
     judged = {(subject, gate) for subject in after.header.subjects for gate in after.header.gates}
     here = {names: verdict for names, verdict in old.items() if names[:2] in judged}
     parts = {kind: why for kind, run in (("new", before), ("gone", after)) if (why := _in_part(run))}

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gates.model import STATUSES, Status
+from gates.results.calibration_records import CalibrationRecord, FalsePositiveRecord, seeds_of
 from gates.results.escape import code, in_table, one_line
 from gates.results.jsonl import Results
-from gates.results.records import CalibrationRecord, FalsePositiveRecord, seeds_of
 from gates.run.calibration_summary import counts
 
 CONFIDENCE = 0.95

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gates.report.calibration import Rate, gate, nearest, rates, refused, share_label
 from gates.report.sensitivity_plot import LETTER, STEP, TOP, WIDTH
-from gates.results.records import CalibrationRecord, FalsePositiveRecord
+from gates.results.calibration_records import CalibrationRecord, FalsePositiveRecord
 
 MOST = 1.25  # share of the limit at the right edge; larger shares are drawn there, with their number in the table
 LABEL = 230  # width right of the plot, for the number of seeds and false positives

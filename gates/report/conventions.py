@@ -52,6 +52,10 @@ CONVENTIONS = {
     "kl_clamp": Convention(
         "the largest |KL estimate| of a token", "kl_clamp=(None, 10.0): without one and, as verl, at 10", "a clamp is"
     ),
+    "count_eps": Convention(
+        "ε that a masked mean of token losses adds to its count, Σ m·l / (Σ m + ε)",
+        "count_eps=(1e-5,): every mean has this one", "another than 0.0 is",
+    ),
     "kl_aggregation": Convention(
         "how the KL is averaged: as the rest of the loss (same), or otherwise",
         'kl_aggregation=("token-mean",): over all tokens, whatever the loss does',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from gates.model import Gate, Provided, Wire
 from gates.nearest import hint, nearest
@@ -27,22 +27,37 @@ def unasked(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate
             if name != MODEL_HASH:
                 yield f"{subject} provides {name!r}, which no gate asks for{_nearest(name, ops)}"
             continue
-        asked = conventions_of(name, gates)
+        asked, any_number = conventions_of(name, gates), _changeable(name, gates)
         for convention, choices in provided.conventions.items():
-            where = f"the conventions of {name} of {subject}"
-            if convention in PROMISES and convention not in asked:
-                continue
-            if convention not in asked:
-                yield f"{where} name {convention!r}, which no case asks for{_nearest(convention, asked)}"
-            elif len(asked[convention]) > 1 and not any(choice in asked[convention] for choice in choices):
-                has, wanted = _words(choices), _words(asked[convention])
-                meant = hint(str(choices[0]), map(str, asked[convention])) if len(choices) == 1 else ""
-                yield f"{where} have {convention} {has}, which no case asks for; cases ask for {wanted}{meant}"
-            else:
-                missing = {str(choice): choice for choice in asked[convention] if choice not in choices}
-                for choice in choices:
-                    if choice not in asked[convention] and (meant := _all_but(str(choice), missing)):
-                        yield f"{where} have {convention} {choice!r}, which no case asks for; did you mean {missing[meant]!r}?"
+            effective = (convention in PROMISES and convention not in asked) or (
+                convention in any_number and any(isinstance(choice, float) for choice in choices)
+            )
+            if not effective:
+                where = f"the conventions of {name} of {subject}"
+                yield from _without_effect(where, convention, choices, asked)
+
+
+def _without_effect(
+    where: str, convention: str, choices: Sequence[Wire], asked: Mapping[str, Sequence[Wire]]
+) -> Iterator[str]:
+    """Yield the sentences on one convention, given the choices of each that cases request."""
+    if convention not in asked:
+        yield f"{where} name {convention!r}, which no case asks for{_nearest(convention, asked)}"
+    elif len(asked[convention]) > 1 and not any(choice in asked[convention] for choice in choices):
+        has, wanted = _words(choices), _words(asked[convention])
+        meant = hint(str(choices[0]), map(str, asked[convention])) if len(choices) == 1 else ""
+        yield f"{where} have {convention} {has}, which no case asks for; cases ask for {wanted}{meant}"
+    else:
+        missing = {str(choice): choice for choice in asked[convention] if choice not in choices}
+        for choice in choices:
+            if choice not in asked[convention] and (meant := _all_but(str(choice), missing)):
+                yield f"{where} have {convention} {choice!r}, which no case asks for; did you mean {missing[meant]!r}?"
+
+
+def _changeable(name: str, gates: Iterable[Gate]) -> set[str]:
+    """Return the conventions that a case of an op can be asked with instead of its own."""
+    of_op = (gate for gate in gates if gate.main.name == name)
+    return {convention for gate in of_op for case in gate.cases for convention in case.changeable}
 
 
 def misspelt(subject: str, provides: Mapping[str, Provided], gates: Iterable[Gate]) -> list[str]:

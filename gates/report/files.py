@@ -20,9 +20,10 @@ from gates.report.speed.markdown import render_pictures, render_speed
 from gates.report.speed.screen import render_screen
 from gates.results.conformance_records import is_conformance_file, read_conformance
 from gates.results.escape import visible
-from gates.results.jsonl import read, records_and_lines
-from gates.results.records import VerdictRecord
+from gates.results.jsonl import Results, as_line, read, records_and_lines
+from gates.results.records import DiagnosisRecord, HeaderRecord, VerdictRecord
 from gates.results.speed_file import is_speed_file, read_speed
+from gates.run.settle import settled_lines_of
 
 SEPARATOR = ",\n"  # between the values of a list of JSON
 
@@ -123,8 +124,16 @@ def _verdicts(files: Sequence[Path], form: Form, baseline: Path | None) -> Itera
 
 
 def _lines(files: Sequence[Path]) -> Iterator[str]:
-    """Yield the lines of verdicts as they are recorded."""
+    """Yield the lines of verdicts as they are recorded, and after those of each file what its diagnoses settle."""
     for path in files:
         for record, line in records_and_lines(path):
-            if isinstance(record, VerdictRecord):
-                yield line.decode() + "\n"
+            match record:
+                case HeaderRecord():
+                    run = Results(path, record)  # without the verdicts that hold
+                case DiagnosisRecord():
+                    run.add(record)
+                case VerdictRecord():
+                    if record.status == "wrong":
+                        run.add(record)
+                    yield line.decode() + "\n"
+        yield from map(as_line, settled_lines_of(run))

@@ -15,10 +15,17 @@ from gates.report.subjects import standings
 from gates.results.escape import visible
 from gates.results.jsonl import Results, as_line
 from gates.results.records import Record
-from gates.run.settle import settled_run
+from gates.run.settle import settled_lines_of, settled_run
 
 WITHOUT_CHANGES = ("jsonl", "junit", "sarif")
-SETTLED = ("text", "md", "junit", "sarif", "github")  # with `differs` for the cases of an op that makes another choice
+SETTLED = (
+    "text",
+    "md",
+    "json",
+    "junit",
+    "sarif",
+    "github",
+)  # with `differs` for the cases of an op that makes another choice
 OF_CHECKS = ("junit", "sarif", "github")  # a proof expects its mutants to fail, which these cannot express
 
 
@@ -45,7 +52,9 @@ def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None
         case "json":
             yield from _document(runs, changes)
         case "jsonl":
-            yield from (as_line(verdict) for run in runs for verdict in run.verdicts)
+            for run in runs:
+                yield from map(as_line, run.verdicts)
+                yield from map(as_line, settled_lines_of(run))
         case "junit":
             yield from junit.junit_pieces(runs)
         case "sarif":
@@ -83,6 +92,7 @@ def _document(runs: Sequence[Results], changes: Changes | None) -> Iterator[str]
             "mutants": run.mutants,
             "sensitivities": run.sensitivities,
             "counterexamples": run.counterexamples,
+            "diagnoses": run.diagnoses,
             "resumes": run.resumes,
             "calibrations": run.calibrations,
         }

@@ -11,7 +11,7 @@ from gates.errors import ExitCode
 from gates.report.diagnosis import computing
 from gates.results.escape import one_line
 
-NAMED = frozenset(("as asked", "convention", "mistake", "scaled", "constant", "lower precision"))
+NAMED = frozenset(("as asked", "convention", "mistake", "scaled", "constant"))  # of lower precision nothing can be told
 
 
 def lines(subject: str, identified: Identified) -> str:

@@ -76,7 +76,7 @@ def render_curves(curves: Iterable[Mapping[str, Any]]) -> str:
         from matplotlib import rc_context  # noqa: PLC0415  a large library, for this picture only
         from matplotlib.figure import Figure  # noqa: PLC0415  as above
     except ImportError:
-        raise ConfigurationError("pictures need matplotlib: pip install 'rl-gates[plot]'") from None
+        raise ConfigurationError("pictures need matplotlib: pip install '.[plot]' in a checkout of Gates") from None
     blocks: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for curve in curves:
         blocks.setdefault(curve["measure"], defaultdict(list))[curve["algorithm"]].append(curve)

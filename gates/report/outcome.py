@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from gates.report.labels import DEPARTS, meaning, shown
 from gates.report.statuses import COUNTED
+from gates.results.calibration_records import seeds_of
 from gates.results.jsonl import Results
-from gates.results.records import HeaderRecord, SummaryRecord, seeds_of
+from gates.results.records import HeaderRecord, SummaryRecord
 from gates.run.calibration_summary import counts as counted
 
 DOCUMENTED = "documented deviation"

@@ -23,14 +23,13 @@ from gates.results.escape import visible
 from gates.results.jsonl import Results, records
 from gates.results.records import (
     CounterexampleRecord,
-    DiagnosisRecord,
     EvidenceRecord,
     HeaderRecord,
     Record,
     SensitivityRecord,
     VerdictRecord,
 )
-from gates.run.differing import differing
+from gates.run.settle import settled_records
 
 Claim = tuple[str, str, float, str, bool, str]  # evidence without what was observed, and where
 QUOTED = json.JSONEncoder(ensure_ascii=False).encode
@@ -94,19 +93,22 @@ class Page:
         assert isinstance(header, HeaderRecord)  # `records` guarantees it
         run = Run(path, header)
         self.runs.append(run)
+        wrong: list[VerdictRecord] = []  # until the diagnoses, which follow the verdicts
         for record in lines:
-            self._take(run, record)
+            self._take(run, record, wrong)
+        for verdict in settled_records(run, wrong):
+            self._verdict(len(self.runs) - 1, verdict)
 
-    def _take(self, run: Run, record: Record) -> None:
+    def _take(self, run: Run, record: Record, wrong: list[VerdictRecord]) -> None:
         match record:
             case VerdictRecord():
                 run.count += 1
-                self._verdict(len(self.runs) - 1, record)
+                if record.status == "wrong":
+                    wrong.append(record)
+                else:
+                    self._verdict(len(self.runs) - 1, record)
             case SensitivityRecord():
                 self.sensitivities.append(record)
-            case DiagnosisRecord():
-                run.add(record)
-                run.grades.differing |= differing([record])
             case _:
                 run.add(record)
 

@@ -20,7 +20,9 @@ from gates.report.wrap import columns, rows
 from gates.results.escape import one_line, visible
 from gates.results.jsonl import as_line, read
 from gates.results.records import CounterexampleRecord, DiagnosisRecord, verdict_record
+from gates.run.differing import differing
 from gates.run.session import Tally
+from gates.run.settle import settled_lines
 from gates.run.waivers import Waivers
 
 LIVE = ("text", "github")  # formats whose end is the screen; jsonl shows each verdict, the others are documents
@@ -120,6 +122,9 @@ class Screen:
             diagnoses={(record.subject, record.op): record for record in diagnoses},
             unasked=tally.unasked,
         )
+        if self.form == "jsonl":
+            for record in settled_lines(self.verdicts, differing(diagnoses), self.waivers):
+                sys.stdout.write(visible(as_line(record)))
         if self.form not in LIVE:
             for line in screen.end(ended, columns()):
                 sys.stderr.write(f"{line.plain}\n")

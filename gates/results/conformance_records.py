@@ -12,7 +12,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from gates.model import ConfigurationError
 from gates.results.atomic_write import write_whole
 from gates.results.read_lines import first_object, whole_lines
-from gates.results.records import Machine, Number, StrictRecord
+from gates.results.record_types import Number, StrictRecord
+from gates.results.records import Machine
 
 FORMAT = 1
 

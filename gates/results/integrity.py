@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 
 from gates.model import GRADES, STATUSES, ConfigurationError, Relation, Status, failing
-from gates.results.records import HeaderRecord, Record, SummaryRecord, VerdictRecord
+from gates.results.records import HeaderRecord, Record, SettledRecord, SummaryRecord, VerdictRecord
 
 Key = tuple[str, str, str, int, str | None]
 HELD_BY: tuple[Status, ...] = (*GRADES, "waived")  # statuses of cases that were measured
@@ -25,6 +25,7 @@ class Integrity:
         self._header = header
         self._judged: dict[Key, str] = {}
         self._counts: Counter[str] = Counter()
+        self._wrong: set[tuple[str, str, str]] = set()  # gate, subject and case
         self._ended = ""
 
     def see(self, record: Record, location: str) -> None:
@@ -37,6 +38,8 @@ class Integrity:
             raise ConfigurationError(f"{location} took {record.seconds:g} s, which is no time")
         if isinstance(record, VerdictRecord):
             self._verdict(record, location)
+        if isinstance(record, SettledRecord):
+            self._settled(record, location)
         if isinstance(record, SummaryRecord):
             self._summary(record, location)
             self._ended = location
@@ -49,6 +52,8 @@ class Integrity:
             )
         self._judged[key] = location
         self._counts[record.status] += 1
+        if record.status == "wrong":
+            self._wrong.add((record.gate, record.subject, record.case))
         if len(self._judged) > self._header.planned:
             raise ConfigurationError(
                 f"{location} is a verdict more than the {self._header.planned} of the header's plan"
@@ -59,6 +64,14 @@ class Integrity:
                     f"{location} says of {item.quantity} that {item.observed:g} {item.relation} {item.limit:g} "
                     f"{'holds' if item.holds else 'does not hold'}; the numbers say otherwise"
                 )
+
+    def _settled(self, record: SettledRecord, location: str) -> None:
+        for gate, cases in record.cases.items():
+            for case in cases:
+                if (gate, record.subject, case) not in self._wrong:
+                    raise ConfigurationError(
+                        f"{location} settles {record.subject} · {gate} · {case}, which no line before it calls wrong"
+                    )
 
     def _summary(self, record: SummaryRecord, location: str) -> None:
         if self._header.verb != "check":  # a proof's summary counts the unmutated baseline only

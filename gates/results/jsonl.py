@@ -20,12 +20,12 @@ from pydantic import ValidationError
 from gates.errors import ConfigurationError, FaultError, fault, scarce, sentence, unwritable
 from gates.results import old_format, read_lines
 from gates.results.atomic_write import write_whole
+from gates.results.calibration_records import CalibrationRecord
 from gates.results.damage import no_record, problem_of
 from gates.results.integrity import Integrity
 from gates.results.records import (
     FORMAT,
     RECORD,
-    CalibrationRecord,
     CounterexampleRecord,
     DiagnosisRecord,
     HeaderRecord,
@@ -34,6 +34,7 @@ from gates.results.records import (
     Record,
     ResumeRecord,
     SensitivityRecord,
+    SettledRecord,
     SubjectRecord,
     SummaryRecord,
     VerdictRecord,
@@ -152,6 +153,7 @@ class Results:
     sensitivities: list[SensitivityRecord] = field(default_factory=list)
     counterexamples: list[CounterexampleRecord] = field(default_factory=list)
     diagnoses: list[DiagnosisRecord] = field(default_factory=list)
+    settled: list[SettledRecord] = field(default_factory=list)
     resumes: list[ResumeRecord] = field(default_factory=list)
     calibrations: list[CalibrationRecord] = field(default_factory=list)
     summary: SummaryRecord | None = None
@@ -261,5 +263,6 @@ LISTS = {  # the attribute of `Results` for each type of record
     SensitivityRecord: "sensitivities",
     CounterexampleRecord: "counterexamples",
     DiagnosisRecord: "diagnoses",
+    SettledRecord: "settled",
     CalibrationRecord: "calibrations",
 }

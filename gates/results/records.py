@@ -2,62 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetPydanticSchema,
-    PlainSerializer,
-    TypeAdapter,
-)
+from pydantic import Field, TypeAdapter
 from pydantic.dataclasses import dataclass
-from pydantic_core import CoreSchema, core_schema
 
 from gates.model import Grade, Level, Relation, Role, Status, Verdict
+from gates.results.calibration_records import CalibrationRecord
+from gates.results.record_types import STRICT, Number, Repeated, StrictRecord
 
 FORMAT = 2
-MOST_SEEDS = 1_000_000  # seeds of one case; a calibration judges a thousand
 MOST_SHARDS = 10_000  # above any CI matrix, below a typo
-
-
-def _from_number(value: float) -> float | str:
-    return value if math.isfinite(value) else repr(value)
-
-
-def _number_schema(source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-    """Return the schema of a number or its text; in this order a million numbers need no Python call."""
-    texts = core_schema.no_info_after_validator_function(float, core_schema.literal_schema(["nan", "inf", "-inf"]))
-    return core_schema.union_schema([handler(source), texts], mode="left_to_right")
-
-
-Number = Annotated[
-    float,
-    GetPydanticSchema(_number_schema),
-    PlainSerializer(_from_number, return_type=float | Literal["nan", "inf", "-inf"]),
-]
-
-
-Repeated = Annotated[str, AfterValidator(sys.intern)]
-"""A string that most lines repeat; interned, a large file takes half the memory."""
-
-
-# NaN outside `Number`, as in a model's spec, is written as text too, since JSON has no NaN
-STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=True, ser_json_inf_nan="strings")
-
-
-class StrictRecord(BaseModel):
-    """A record without undeclared fields."""
-
-    model_config = {**STRICT, "frozen": True}
 
 
 class Machine(StrictRecord):
@@ -148,7 +105,7 @@ class HeaderRecord(StrictRecord):
     engine: str = "local"
     plan: PlanRecord | None = Field(default=None, description="null: a proof, or a file from before there were shards")
     merged: list[PartRecord] = Field(default=[], description="the shards that `gates merge` joined, in order")
-    waivers: list[WaiverRecord] = []
+    waivers: list[WaiverRecord] = Field(default=[])
     subject_files: dict[str, str] = Field(
         default={}, description="of a check: of each subject that is a file of one's own, a digest of it"
     )
@@ -302,95 +259,22 @@ class DiagnosisRecord(StrictRecord):
     seconds: Number
 
 
+class SettledRecord(StrictRecord):
+    """What the `wrong` cases of an op are after its diagnosis: another choice, or waived as such."""
+
+    record: Literal["settled"] = "settled"
+    subject: str
+    op: str = Field(description="what is graded, such as policy_loss[grpo]")
+    status: Status = Field(description="of these cases, instead of the `wrong` of their lines: differs, or waived")
+    cases: dict[str, list[str]] = Field(description="of each gate the cases")
+
+
 class ResumeRecord(StrictRecord):
     """The point where an interrupted run was resumed."""
 
     record: Literal["resume"] = "resume"
     started: str
     judged: int = Field(description="verdicts before this line")
-
-
-def seeds_text(seeds: Iterable[int]) -> str:
-    """Return seeds as ranges: `0-9,12`."""
-    ranges: list[tuple[int, int]] = []
-    for seed in sorted(seeds):
-        first = ranges.pop()[0] if ranges and ranges[-1][1] == seed - 1 else seed
-        ranges.append((first, seed))
-    return ",".join(str(last) if first == last else f"{first}-{last}" for first, last in ranges)
-
-
-def seeds_of(text: str) -> set[int]:
-    """Return the seeds of ranges.
-
-    Raises:
-        ValueError: a range is reversed, or the text has more than `MOST_SEEDS` seeds.
-    """
-    result: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        seeds = range(int(first), int(last or first) + 1)
-        if not seeds or len(seeds) + len(result) > MOST_SEEDS:
-            raise ValueError(f"{part} must be one to {MOST_SEEDS} seeds in order, such as 0-99")
-        result.update(seeds)
-    return result
-
-
-def _as_written(text: str) -> str:
-    seeds_of(text)
-    return text
-
-
-Ranges = Annotated[str, Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$"), AfterValidator(_as_written)]
-CaseSeeds = dict[str, Ranges]
-
-
-class FalsePositiveRecord(StrictRecord):
-    """A seed at which a gate did not pass a correct subject."""
-
-    case: str
-    seed: int
-    status: Status
-    cause: str
-    reason: str
-
-
-class NearestRecord(StrictRecord):
-    """The claim of one quantity that came nearest to its limit."""
-
-    quantity: str
-    case: str
-    seed: int
-    share: Number | None = Field(description="observed / limit; null where no limit is recorded yet")
-    observed: Number
-    limit: Number
-
-
-class CalibrationRecord(StrictRecord):
-    """One gate × subject over seeds: a block of them in the file of a run, all of them in the calibration summary."""
-
-    record: Literal["calibration"] = "calibration"
-    gate: str
-    subject: str
-    backend: str
-    blas: str
-    cpu: str
-    full: bool
-    commits: list[str]
-    seeds: dict[Literal["judged", "unsupported", "skipped", "uncalibrated"], CaseSeeds] = Field(
-        description="of each case; uncalibrated: no limit is recorded; what was judged and is no false positive passed"
-    )
-    retried: CaseSeeds = Field(
-        description="verdicts that ran out of time and were reached once more; the second counts"
-    )
-    false_positives: list[FalsePositiveRecord]
-    nearest: list[NearestRecord] = Field(
-        description="of each quantity the claim `observed <= limit`, with a limit above 0, that came nearest to it"
-    )
-
-    @property
-    def verdicts(self) -> int:
-        """Return how many verdicts the line stands for."""
-        return sum(len(seeds_of(text)) for cases in self.seeds.values() for text in cases.values())
 
 
 class SummaryRecord(StrictRecord):
@@ -416,6 +300,7 @@ Record = Annotated[
     | ResumeRecord
     | CounterexampleRecord
     | DiagnosisRecord
+    | SettledRecord
     | CalibrationRecord
     | SummaryRecord,
     Field(discriminator="record"),

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
-from gates.results.records import EvidenceRecord, Machine, Number, StrictRecord
+from gates.results.record_types import Number, StrictRecord
+from gates.results.records import EvidenceRecord, Machine
 
 SPEED_FORMAT = 2
 Kind = Literal["kernels", "trainers", "comparison"]

@@ -19,18 +19,16 @@ from typing import Literal
 from gates.errors import unwritable
 from gates.model import FAILURES, STATUSES, Status, Verdict
 from gates.results.atomic_write import write_whole
-from gates.results.jsonl import Results, as_line, read
-from gates.results.records import (
+from gates.results.calibration_records import (
     CalibrationRecord,
     CaseSeeds,
     FalsePositiveRecord,
-    HeaderRecord,
     NearestRecord,
-    SubjectRecord,
-    SummaryRecord,
     seeds_of,
     seeds_text,
 )
+from gates.results.jsonl import Results, as_line, read
+from gates.results.records import HeaderRecord, SubjectRecord, SummaryRecord
 from gates.run.session import FAILED, HELD, NOTHING
 
 NAME = "calibration.jsonl"

@@ -20,6 +20,7 @@ import platformdirs
 import psutil
 
 from gates.config import finding
+from gates.config.own_subjects import OWN
 from gates.config.settings import read
 from gates.model import ConfigurationError
 from gates.results import machine
@@ -154,7 +155,7 @@ def _project(here: Path, root: Path, python: str | None) -> Iterator[Part]:
         "settings", "ok", f"[tool.gates] of {root / 'pyproject.toml'}" if settings.model_fields_set else "the defaults"
     )
     try:
-        files = settings.subjects or finding.subjects_here(here, root) or finding.OURS
+        files = settings.subjects or finding.subjects_here(here, root) or OWN
         yield Part("subjects", "ok", ", ".join(_near(name, here) for name in files))
     except ConfigurationError as error:
         yield Part("subjects", "absent", str(error).split(". ")[0], "gates init NAME writes a file to fill in")

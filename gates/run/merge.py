@@ -13,10 +13,9 @@ from gates.results.records import CounterexampleRecord, HeaderRecord, PartRecord
 from gates.run.differing import differing
 from gates.run.plan import Names
 from gates.run.session import FAILED, Tally
-from gates.run.settle import only_choices
+from gates.run.settle import only_choices, settled_lines, waivers_of
 from gates.run.shards import digest, without
 from gates.run.unasked import provided
-from gates.run.waivers import Waivers
 
 SAME = (
     "verb",
@@ -55,7 +54,8 @@ def merge(runs: Sequence[Results], folder: Path | None = None) -> list[Record]:
     verdicts = [verdict for run in parts for verdict in run.verdicts]
     counterexamples = [_relative(folder, run.path.parent, record) for run in parts for record in run.counterexamples]
     diagnoses = list({(x.subject, x.op): x for run in parts for x in run.diagnoses}.values())
-    return [_header(parts), *_distinct(parts), *verdicts, *counterexamples, *diagnoses, _summary(parts)]
+    settled = settled_lines(verdicts, differing(diagnoses), waivers_of(_header(parts)))
+    return [_header(parts), *_distinct(parts), *verdicts, *counterexamples, *diagnoses, *settled, _summary(parts)]
 
 
 def _relative(folder: Path | None, shard: Path, record: CounterexampleRecord) -> CounterexampleRecord:
@@ -187,7 +187,7 @@ def _distinct(parts: Sequence[Results]) -> Iterator[Record]:
 
 def _summary(parts: Sequence[Results]) -> SummaryRecord:
     fail_on = parts[0].header.fail_on
-    tally, waivers = Tally(fail_on=fail_on), _waivers(parts)
+    tally, waivers = Tally(fail_on=fail_on), waivers_of(_header(parts))
     for run in parts:
         tally.provides.update(provided(run.subjects))
         tally.differing |= differing(run.diagnoses)
@@ -205,9 +205,3 @@ def _summary(parts: Sequence[Results]) -> SummaryRecord:
         problems=list(problems),
         unasked=tally.unasked,
     )
-
-
-def _waivers(parts: Sequence[Results]) -> Waivers:
-    """Return the waivers of the whole run; a single shard cannot tell whether they are needed."""
-    header = _header(parts)
-    return Waivers(header.waivers, datetime.fromisoformat(header.started).date())

@@ -41,6 +41,7 @@ from gates.results.records import (
     Machine,
     ModelRecord,
     PlanRecord,
+    SettledRecord,
     SubjectRecord,
     SummaryRecord,
     VerdictRecord,
@@ -52,7 +53,7 @@ from gates.run.execute import in_order
 from gates.run.judge import Judged
 from gates.run.plan import Options, PlannedCase
 from gates.run.resume import Resumed
-from gates.run.settle import only_choices
+from gates.run.settle import only_choices, settled_lines
 from gates.run.unasked import Asked, provided
 from gates.run.waivers import Waivers
 from gates.worker.process import Hello
@@ -103,7 +104,7 @@ class Tally:
     provides: dict[str, Mapping[str, Provided]] = field(default_factory=dict)  # of each subject that started
     partial: bool = False  # a shard cannot tell what the others asked
     differing: frozenset[tuple[str, str]] = frozenset()  # subjects and wrong ops that make another known choice
-    wrong: set[tuple[str, str, str]] = field(default_factory=set)  # subject, op and level of wrong verdicts
+    wrong: list[Verdict | VerdictRecord] = field(default_factory=list)  # the wrong verdicts
     meant: set[tuple[str, str]] = field(
         default_factory=set
     )  # wrong ops of which a waiver of `differs` covers a verdict
@@ -119,7 +120,7 @@ class Tally:
         self.counts[verdict.status] += 1
         self.asked.add(verdict)
         if verdict.status == "wrong":
-            self.wrong.add((verdict.subject, verdict.op, verdict.level))
+            self.wrong.append(verdict)
             waived = waivers is not None and waivers.waived(verdict, "differs") is not None
             (self.meant if waived else self.unmeant).add((verdict.subject, verdict.op))
         if any(requirement.unmet_by(verdict) for requirement in requirements):
@@ -159,7 +160,7 @@ class Tally:
             return set()
         if not self.wrong:  # counted without their verdicts, of which no op can be told to differ
             return {"wrong"}
-        ops = {(subject, op) for subject, op, _ in self.wrong}
+        ops = {(verdict.subject, verdict.op) for verdict in self.wrong}
         choices = only_choices(self.wrong, self.differing)
         statuses: set[Status] = {"wrong"} if ops - choices else set()
         statuses |= {"differs"} if self.unmeant & choices else set()
@@ -336,16 +337,19 @@ def check(request: CheckRequest) -> Tally:
     tally.differing = frozenset(request.before_summary())
     tally.stale = waivers.problems(only_choices(tally.wrong, tally.differing))
     if writer:
-        finish(writer, tally, time.monotonic() - start)
+        finish(writer, tally, time.monotonic() - start, settled=settled_lines(tally.wrong, tally.differing, waivers))
     return tally
 
 
-def finish(writer: Writer, tally: Tally, seconds: float, exit_code: int | None = None) -> None:
-    """Write the summary, which makes a results file complete."""
+def finish(
+    writer: Writer, tally: Tally, seconds: float, exit_code: int | None = None, settled: Sequence[SettledRecord] = ()
+) -> None:
+    """Write what the diagnoses settled, and the summary, which makes a results file complete."""
     counts = {status: tally.counts[status] for status in STATUSES}
     code = tally.exit_code() if exit_code is None else exit_code
     writer.write(
+        *settled,
         SummaryRecord(
             counts=counts, seconds=round(seconds, 3), exit_code=code, problems=tally.problems, unasked=tally.unasked
-        )
+        ),
     )

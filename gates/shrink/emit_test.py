@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from gates.config.own_subjects import OWN
 from gates.model import ConfigurationError, Recipe, Subject
 from gates.registry import Registry
 from gates.results.atomic_write import write_new
 from gates.run.compare import worst
 from gates.run.inputs import with_model
 from gates.run.trial import Comparison
-from gates.shrink.failing_case import TRUSTED
 from gates.shrink.file import Counterexample, write
 from gates.shrink.moves import elements
 from gates.shrink.probe import Answer, Asker, Call
@@ -90,11 +90,12 @@ FILE = Path(__file__).parent / {file!r}
 SUBJECT = {subject}
 PYTHON = os.environ.get("GATES_PYTHON") or {python}  # the interpreter of the library; None: this one
 MODEL = os.environ.get("GATES_MODEL") or {model}  # None: the tiny one of the case
+TIME_LIMIT = {time_limit}  # seconds of each call; None: those of the case
 
 
 def test_{name}():
     """{gate} holds on this input."""
-    answer = judge_file(FILE, os.environ.get("GATES_SUBJECT") or SUBJECT, PYTHON, MODEL)
+    answer = judge_file(FILE, os.environ.get("GATES_SUBJECT") or SUBJECT, PYTHON, MODEL, TIME_LIMIT)
     assert answer.state == "holds", answer.reason
 '''
 
@@ -107,6 +108,7 @@ def emit(
     registry: Registry,
     out: Path | None,
     model: str | None = None,
+    time_limit: float | None = None,
 ) -> Path:
     """Write the test, with the counterexample beside it if needed; never replace a file."""
     name = re.sub(r"\W+", "_", f"{counterexample.gate}_{counterexample.subject}").strip("_").lower()
@@ -135,6 +137,7 @@ def emit(
             subject=repr(subject.name) if shipped else _beside(entry),
             python=None if shipped or not subject.python else _beside(_relative(Path(subject.python), path)),
             model=_model(model, path),
+            time_limit=time_limit,
         )
         if inputs_file.resolve() != file.resolve():
             _require_new(inputs_file)
@@ -219,7 +222,7 @@ def _output(call: Call, comparison: Comparison) -> str:
 
 def _fair(call: Call, output: str, comparison: Comparison, registry: Registry) -> bool:
     """Return whether the first trusted subject that answers would pass the test."""
-    for name in TRUSTED:
+    for name in OWN:
         asker = Asker(registry.subjects[name])
         try:
             outcome = asker.alive().call(call.op, call.inputs, limit_s=20.0)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gates.config.own_subjects import OWN
 from gates.model import Gate, Subject, Verdict
 from gates.run import inputs as drawing
 from gates.run.choices import chosen
@@ -22,7 +23,6 @@ from gates.shrink.probe import Answer, Asker
 from gates.worker.process import WorkerError
 
 BUDGET_S = 60.0  # seconds for each failure
-TRUSTED = ("numpy", "rlkernels", "reference")  # correct subjects, which pass only on legal inputs
 CAUSES = frozenset(("bound", "control", "shape", "value", "raised", "crashed"))
 #: Gates with claims about a distribution, a share of time or many steps. With fewer draws or steps correct subjects fail
 #: by chance too, so the preconditions must hold on every smaller input. Claims with an exact limit, such as no draws of
@@ -236,7 +236,7 @@ def _trusted(
     planned: PlannedCase, inputs: Mapping[str, Any], options: Options, subjects: Mapping[str, Subject], deadline: float
 ) -> Asker | None:
     """Return an unmutated shipped subject that passes where this one fails."""
-    for name in TRUSTED:
+    for name in OWN:  # correct subjects, which pass only on legal inputs
         if name not in subjects or (name == planned.subject.name and not options.mutant):
             continue
         asker = Asker(subjects[name], options.threads, quick=not options.full, deadline=deadline)

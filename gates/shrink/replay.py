@@ -132,8 +132,12 @@ def subject_of(recorded: Counterexample, registry: Registry, name: str | None, p
 
 
 def judge_file(
-    path: str | Path, subject: str | None = None, python: str | None = None, model: str | None = None
+    path: str | Path,
+    subject: str | None = None,
+    python: str | None = None,
+    model: str | None = None,
+    time_limit: float | None = None,
 ) -> Answer:
     """Judge a file again; called by the tests that `gates replay --emit-test` writes."""
     recorded, registry = read(Path(path)), load()
-    return replay(recorded, registry, subject_of(recorded, registry, subject, python), model)
+    return replay(recorded, registry, subject_of(recorded, registry, subject, python), model, time_limit=time_limit)

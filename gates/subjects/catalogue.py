@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from gates.config.own_subjects import NUMPY, REFERENCE, RLKERNELS
 from gates.model import ConfigurationError, Subject
 from gates.nearest import hint, nearest
 from gates.registry import Registry
@@ -53,9 +54,9 @@ TRAINER = (
     *MODEL,
 )
 SHIPPED = {
-    "numpy": (*KERNELS, *PREFERENCE, "kto_loss", "loss_of_completions", "lora_linear"),
-    "rlkernels": (*KERNELS, "kernel_bits"),
-    "reference": TRAINER,
+    NUMPY: (*KERNELS, *PREFERENCE, "kto_loss", "loss_of_completions", "lora_linear"),
+    RLKERNELS: (*KERNELS, "kernel_bits"),
+    REFERENCE: TRAINER,
 }
 ISAS = {  # values of RLKERNELS_ISA and the processor features that each needs
     "scalar": (),
@@ -65,10 +66,10 @@ ISAS = {  # values of RLKERNELS_ISA and the processor features that each needs
 }
 ARM = frozenset(("arm64", "aarch64"))
 HERE = Path(__file__).resolve().parent
-MODULES = {"numpy": "numpy_baseline.subject", "rlkernels": "rlkernels", "reference": "mlx_trainer.subject"}
+MODULES = {NUMPY: "numpy_baseline.subject", RLKERNELS: "rlkernels", REFERENCE: "mlx_trainer.subject"}
 REMEDIES = {
-    "rlkernels": "`pip install ./rust/rlkernels-python` in a checkout of Gates builds it, with Rust",
-    "reference": "`pip install '.[trainer]' ./rust/rlkernels-python` in a checkout of Gates brings it",
+    RLKERNELS: "`pip install ./rust/rlkernels-python` in a checkout of Gates builds it, with Rust",
+    REFERENCE: "`pip install '.[trainer]' ./rust/rlkernels-python` in a checkout of Gates brings it",
 }
 OPENBLAS = "libopenblas.so.0"  # Debian's package libopenblas0, 25 times as fast as the BLAS in MLX's wheel
 
@@ -81,23 +82,23 @@ def register(registry: Registry) -> None:
         offered = _offers(isa)
         registry.add_subject(
             Subject(
-                f"rlkernels@{isa}",
-                *_entry(MODULES["rlkernels"]),
+                f"{RLKERNELS}@{isa}",
+                *_entry(MODULES[RLKERNELS]),
                 environment={"RLKERNELS_ISA": isa},
                 ops=KERNELS,
                 default=offered,
                 why_absent="" if offered else f"this processor has no {isa}",
-                remedy=REMEDIES["rlkernels"],
+                remedy=REMEDIES[RLKERNELS],
             )
         )
     no_choice = "" if sys.platform == "linux" else "MLX has no choice of BLAS on this system"
     registry.add_subject(
         Subject(
-            "reference@openblas",
-            *_entry(MODULES["reference"]),
+            f"{REFERENCE}@openblas",
+            *_entry(MODULES[REFERENCE]),
             preload=(OPENBLAS,),
             why_absent=no_choice,
-            remedy=f"it needs Debian's package libopenblas0; {REMEDIES['reference']}",
+            remedy=f"it needs Debian's package libopenblas0; {REMEDIES[REFERENCE]}",
             ops=MODEL,  # the other ops do not use the BLAS
         )
     )

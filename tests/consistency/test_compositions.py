@@ -93,6 +93,23 @@ class TestChoicesByHand:
         got = gradient(loss(policy=np.full((1, 2), -1.5), advantages=np.ones(1), **{**CLIPPED, **own, "old": old}))
         np.testing.assert_allclose(got, [[-1 / 4, -1 / 4]], rtol=1e-15)
 
+    @pytest.mark.parametrize(
+        ("choices", "counts"),
+        [
+            ({"aggregation": "row-mean"}, (7.0, 5.0)),  # 2 rows · (3 + ½), 2 rows · (2 + ½)
+            ({"aggregation": "token-mean", "dapo_denominator": "global"}, (5.5, 5.5)),
+            ({"aggregation": "token-mean", "dapo_denominator": "group", "group_size": 1}, (7.0, 5.0)),
+            ({"aggregation": "token-mean", "dapo_denominator": "trl", "tokens_in_step": 9.0}, (9.5, 9.5)),
+            ({"aggregation": "micro-batch", "micro_batches": [1, 1]}, (7.0, 5.0)),
+            ({"aggregation": "row-sum"}, (2.0, 2.0)),
+        ],
+    )
+    def test_a_constant_is_added_to_each_count_of_tokens(self, loss: Any, choices: Any, counts: Any) -> None:
+        """½, with rows of 3 and 2 tokens."""
+        step = {"policy": -np.ones(5), "lengths": np.array([3, 2]), "advantages": np.ones(2), "count_eps": 0.5}
+        got = gradient(loss(**{**CLIPPED, **step, **choices}))
+        np.testing.assert_allclose(got, -1.0 / np.repeat(counts, (3, 2)), rtol=1e-15)
+
     @pytest.mark.parametrize("level", ["seq_mean", "seq_sum"])
     def test_a_row_with_one_ratio_has_one_advantage(self, loss: Any, level: str) -> None:
         """Whatever the name."""

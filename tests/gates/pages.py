@@ -9,15 +9,9 @@ from pathlib import Path
 from runs_on_file import HOSTILE, header, verdict, write
 
 from gates.model import Evidence, Verdict, Waived
+from gates.results.calibration_records import CalibrationRecord, FalsePositiveRecord, NearestRecord
 from gates.results.jsonl import Writer
-from gates.results.records import (
-    CalibrationRecord,
-    FalsePositiveRecord,
-    NearestRecord,
-    SensitivityRecord,
-    SubjectRecord,
-    verdict_record,
-)
+from gates.results.records import SensitivityRecord, SubjectRecord, verdict_record
 
 SEEN = HOSTILE.replace("\x1b", "\\u001b")  # how its control character is shown
 

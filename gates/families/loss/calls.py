@@ -85,7 +85,7 @@ def make(
     found = data.get("found", "")
     inputs = arrays.loss_inputs(rng, **{name: value for name, value in data.items() if name != "found"})
     _change(rng, inputs, found)
-    unset = ("old", *(("kl_clamp",) if changes.get("kl_clamp") is None else ()))
+    unset = ("old", *(name for name in ("kl_clamp", "count_eps") if not changes.get(name)))
     choice = {**WHOLE, **row_for(algorithm, changes).constants, **changes}
     choice = {name: value for name, value in choice.items() if name not in unset}
     if not choice["beta"]:

@@ -30,6 +30,7 @@ def _first(*axes: str) -> tuple[str, ...]:
     return tuple(firsts.values())
 
 
+COUNTING = ("row-mean", "token-mean", "micro-batch")  # aggregations that divide by a count of tokens
 LEVELS = _first("value_level", "bound")  # one algorithm for each combination of ratio level and bound
 AGGREGATED = _first("aggregation")
 QUICK = 8  # one in eight compositions is quick
@@ -70,6 +71,7 @@ def case(
         **({name: choice[name] for name in ("kl_ratio", "kl_estimator")} if choice["beta"] else {}),
         **({"kl_aggregation": changes.get("kl_aggregation") or "same"} if choice["beta"] else {}),
         **({"dapo_denominator": choice["dapo_denominator"]} if choice["dapo_denominator"] else {}),
+        **({"count_eps": changes.get("count_eps") or 0.0} if row.aggregation in COUNTING else {}),
         **_widths(row, choice),
         **({"arithmetic": arithmetic} if arithmetic else {}),
     }
@@ -77,6 +79,8 @@ def case(
     declared |= {name: True for name in ("clipped", "lower_bound") if conventions.get(name)}
     if choice.get("kl_clamp"):
         declared["kl_clamp"] = choice["kl_clamp"]
+    if changes.get("count_eps"):
+        declared["count_eps"] = changes["count_eps"]
     if changes.get("kl_aggregation"):
         declared["kl_aggregation"] = changes["kl_aggregation"]
     if "kl_clamp" in changes:
@@ -102,7 +106,7 @@ def case(
         declared=declared,
         level=level,
         compose=compose,
-        changeable=(*WORDS, "lower_bound", "kl_clamp"),
+        changeable=(*WORDS, "lower_bound", "kl_clamp", "count_eps"),
     )
 
 
@@ -223,6 +227,8 @@ def _constant_cases(algorithm: str) -> Iterator[Case]:
         yield this("absolute-lower-bound", cispo_bound="absolute", epsilon_high=1.25, epsilon_low=0.2)
     if preset.aggregation == "micro-batch":
         yield this("uneven-micro-batches", micro_batches=[3, 5], quick=True)
+    if algorithm in {"grpo", "dapo", "bnpo-trl"}:  # one of each count
+        yield this("count-eps", count_eps=1e-4, quick=True)
     if "sapo_temperature_positive" in preset.constants:
         yield this("temperatures", sapo_temperature_positive=0.5, sapo_temperature_negative=2.0, quick=True)
 

@@ -56,7 +56,7 @@ def with_choices(
     if other.by_row and (layout["weights"] == "token" or batch.get("by_token")):
         raise ValueError("where a row has one ratio, it has one advantage and one weight")
     kept = {key: value for key, value in changes.items() if key not in _lost(row, axes)}
-    kept |= axes | {name: word for name, word in choices.items() if name in KL}
+    kept |= axes | {name: word for name, word in choices.items() if name in {*KL, "count_eps"}}
     kept |= _denominator(choices, {**calls.batch_of(other), **batch}.get("rows", ROWS))
     if "ratio" in choices:
         kept = {k: v for k, v in kept.items() if k != "old"}
@@ -92,6 +92,8 @@ def _check(choices: Mapping[str, Any]) -> None:
     for name, words in WORDS.items():
         if name in choices and choices[name] not in words:
             raise ValueError(f"{name}={choices[name]!r} is none of {', '.join(map(repr, words))}")
+    if "count_eps" in choices and not 0.0 <= float(choices["count_eps"]) < 1.0:
+        raise ValueError(f"count_eps={choices['count_eps']!r} must be from 0 to below 1")
 
 
 def _denominator(choices: Mapping[str, Any], rows: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gates.families.counts import SIZES
 from gates.families.edits import conventions_first, declarations, mistakes, numbers, others
 from gates.families.loss import bound_edits
 from gates.families.loss.terms import SLOPES
@@ -191,6 +192,7 @@ DECLARED = {  # as a subject declares what it computes, if it means it
     "kl_ratio": declarations("kl_ratio", ("none", "token", "sequence")),
     "kl_mean": declarations("kl_aggregation", KL_AGGREGATIONS),
     "kl_clamp": declarations("kl_clamp", (LIBRARY_S,)),
+    "count_eps": declarations("count_eps", (0.0, *SIZES)),
 }
 BETAS = (0.001, 0.01, 0.04, 0.05, 0.1)
 
@@ -217,6 +219,8 @@ def _conventions(asked: Choices) -> Iterator[Edit]:
         for name, (words, known) in BOUNDS.items():
             if name != asked["bound"] and asked["low"] is not None:
                 yield Edit(words, {"bound": name}, known)
+    if asked["count_eps"]:
+        yield Edit("no constant added to the count of tokens", {"count_eps": 0.0}, True, f"{asked['count_eps']:g}")
     yield from _penalties_of_libraries(asked)
 
 

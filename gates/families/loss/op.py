@@ -63,7 +63,7 @@ AXES_INPUTS = {  # optional inputs, given only in cases about them
 
 
 OPTIONAL = ("delta", "weights")
-NOT_IN_PARTS = ("row_mask", "kl_clamp")  # optional too
+NOT_IN_PARTS = ("row_mask", "kl_clamp", "count_eps")  # optional too
 
 
 def _clips() -> str:
@@ -88,6 +88,7 @@ POLICY_LOSS = Op(
         "mask": "(B, T) bool, true on completion tokens, the first EOS included; or None",
         "row_mask": "(B,) bool, false on rows that do not train: they have no tokens and count in B; not given without any",
         "kl_clamp": "the largest |KL estimate| of a token; not given without one",
+        "count_eps": "ε, added to every count of tokens by which a mean of token losses divides; not given without one",
         **LOSS_INPUTS,
         **MORE_LOSS_INPUTS,
         **AXES_INPUTS,

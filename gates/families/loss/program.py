@@ -80,7 +80,7 @@ def asked(call: Inputs) -> Choices:
         "d_clamp": None,
         "kl_mean": call.get("kl_aggregation") or "same",
         "mean": edits.DENOMINATORS[call["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation,
-        "count_eps": 0.0,
+        "count_eps": call.get("count_eps") or 0.0,
         "level_eps": 0.0,
         "numerator": "tokens",
         "rows": "as averaged",

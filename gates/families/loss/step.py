@@ -186,12 +186,16 @@ class Step:
         return (term * mask / mask.sum(1, keepdims=True)).sum() / float(len(self.counts))
 
     def row_weights(self, kind: str | None = None, *, of_kl: bool = False) -> Value:
-        """Return the weight of a token in each row, (B, 1), with the rounding of up to two quotients."""
+        """Return the weight of a token in each row, (B, 1), with the rounding of up to two quotients and a sum."""
         counts = self.counts if of_kl and self.chosen["weights"] == "mask too" else self.averaged
         weights = row_weights(counts, kind or self.chosen["mean"], self.data.inputs, self.chosen["count_eps"])
         factor, of_both = ROW_FACTORS[self.chosen["rows"]]
         weights = weights if of_kl and not of_both else weights * self.tokens**factor
-        return Number(weights, self.dtype, 2.0 * UNIT[self.dtype] * weights) if self.data.bounded else weights
+        return (
+            Number(weights, self.dtype, (3.0 if self.chosen["count_eps"] else 2.0) * UNIT[self.dtype] * weights)
+            if self.data.bounded
+            else weights
+        )
 
 
 PAIRED: Mapping[str, Callable[[Value, Value], Value]] = {  # functions of the log-probs of policy and old

@@ -32,7 +32,7 @@ class Cluster:
             import ray  # noqa: PLC0415  an optional dependency
             from ray import exceptions  # noqa: PLC0415  as above
         except ImportError:
-            raise ConfigurationError("--engine ray needs Ray: pip install 'rl-gates[ray]'") from None
+            raise ConfigurationError("--engine ray needs Ray: pip install '.[ray]' in a checkout of Gates") from None
         self.ray: Any = ray
         self.lost: tuple[type[BaseException], ...] = (
             exceptions.WorkerCrashedError,

@@ -83,6 +83,7 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
     bound: str | None = None,
     aggregation: str | None = None,
     kl_aggregation: str | None = None,
+    count_eps: float | None = None,
     **bounds: Any,
 ) -> tuple[float, Array]:
     """Return the loss to minimise and its gradient with respect to the policy's log-probs."""
@@ -104,6 +105,7 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
         dapo_denominator=dapo_denominator,
         group_size=group_size,
         tokens_in_step=tokens_in_step,
+        count_eps=count_eps or 0.0,
     )[:, None]
     trust = 1.0 if weights is None else _row_or_token("weights", weights, where, by_row=chosen.by_row)
     settings = {name: None if x is None or isinstance(x, str) else _rounded(x, like) for name, x in bounds.items()}
@@ -118,16 +120,16 @@ def policy_loss(  # noqa: PLR0913  the op's keywords
                 )
             right = terms.select(where.wide("reference", reference), where.valid)
             kl, pull = kl_term(step, right, kl_estimator, kl_ratio, kl_clamp)
-            of_kl = weight if kl_aggregation is None else _weights_of_kl(kl_aggregation, where.valid)
+            of_kl = weight if kl_aggregation is None else _weights_of_kl(kl_aggregation, where.valid, count_eps or 0.0)
             scaled = _rounded(beta, like) * of_kl
             summands, gradient = summands + scaled * kl, gradient + scaled * pull
         loss = terms.total(terms.select(summands, where.valid))
     return loss, where.narrow(terms.select(gradient, where.valid), like)
 
 
-def _weights_of_kl(aggregation: str, valid: Array) -> Array:
+def _weights_of_kl(aggregation: str, valid: Array, eps: float) -> Array:
     unread = dict.fromkeys(("max_length", "micro_batches", "group_size", "tokens_in_step"))
-    return ROW_WEIGHTS[aggregation](valid, dapo_denominator="global", **unread)[:, None]
+    return ROW_WEIGHTS[aggregation](valid, dapo_denominator="global", count_eps=eps, **unread)[:, None]
 
 
 def loss_of_completions(
@@ -412,23 +414,19 @@ BOUNDS: dict[str, Callable[[Step, str, dict[str, Any]], tuple[Array, Array]]] = 
 # The weight of each token of a row in the loss, (B,). A row without tokens counts in B and adds nothing.
 
 
-def _inverse(tokens: Array) -> Array:
-    return np.where(tokens > 0, 1.0 / np.maximum(tokens, 1), 0.0)
-
-
-def _row_mean(mask: Array, **_: object) -> Array:
-    return np.where(mask.any(axis=1), 1.0 / (len(mask) * np.maximum(mask.sum(axis=1), 1)), 0.0)
+def _row_mean(mask: Array, *, count_eps: float = 0.0, **_: object) -> Array:
+    return np.where(mask.any(axis=1), 1.0 / (len(mask) * (np.maximum(mask.sum(axis=1), 1) + count_eps)), 0.0)
 
 
 def _row_sum(mask: Array, **_: object) -> Array:
     return np.full(len(mask), 1.0 / len(mask))
 
 
-def _block_mean(mask: Array, name: str, sizes: Sequence[int] | None) -> Array:
+def _block_mean(mask: Array, name: str, sizes: Sequence[int] | None, eps: float) -> Array:
     if not sizes or min(sizes) < 1 or sum(sizes) != len(mask):
         raise ValueError(f"`{name}` gives blocks of {sizes} rows, must be positive and add up to {len(mask)} rows")
     tokens = np.add.reduceat(mask.sum(axis=1), np.cumsum([0, *sizes[:-1]]))
-    return np.repeat(_inverse(tokens * len(sizes)), sizes)
+    return np.repeat(np.where(tokens > 0, 1.0 / (np.maximum(tokens, 1) + eps), 0.0) / len(sizes), sizes)
 
 
 def _dapo_weights(
@@ -437,19 +435,22 @@ def _dapo_weights(
     dapo_denominator: str | None = None,
     group_size: int | None = None,
     tokens_in_step: float | None = None,
+    count_eps: float = 0.0,
     **_: object,
 ) -> Array:
     arguments.one_of("dapo_denominator", dapo_denominator, ("global", "group", "trl"))
     if dapo_denominator == "trl":
         if tokens_in_step is None or not 0.0 < tokens_in_step < math.inf:
             raise ValueError(f"`tokens_in_step` is {tokens_in_step}, must be above 0")
-        return np.full(len(mask), 1.0 / tokens_in_step)
+        return np.full(len(mask), 1.0 / (tokens_in_step + count_eps))
     size = len(mask) if dapo_denominator == "global" else group_size or len(mask) + 1
-    return _block_mean(mask, "group_size", [size] * (len(mask) // size))
+    return _block_mean(mask, "group_size", [size] * (len(mask) // size), count_eps)
 
 
-def _micro_batch_weights(mask: Array, *, micro_batches: Sequence[int] | None = None, **_: object) -> Array:
-    return _block_mean(mask, "micro_batches", micro_batches)
+def _micro_batch_weights(
+    mask: Array, *, micro_batches: Sequence[int] | None = None, count_eps: float = 0.0, **_: object
+) -> Array:
+    return _block_mean(mask, "micro_batches", micro_batches, count_eps)
 
 
 def dr_grpo_denominator(mask: Array, max_length: int) -> float:

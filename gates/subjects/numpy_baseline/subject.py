@@ -31,6 +31,7 @@ CHOICES: dict[str, dict[str, tuple[Any, ...]]] = {
         "clipped": (False, True),
         "lower_bound": (False, True),
         "kl_clamp": (None, 10.0),
+        "count_eps": (0.0, 1e-4),
         "kl_aggregation": ("same", "row-mean", "row-sum", "token-mean"),
         "ratio_level": (None, "token", "seq_mean", "seq_mean_token", "seq_sum", "none"),
         "bound": (None, *loss.BOUNDS),

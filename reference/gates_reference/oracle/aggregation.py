@@ -20,6 +20,7 @@ def row_weights(
     dapo_denominator: str | None,
     group_size: int | None,
     tokens_in_step: float | None,
+    count_eps: float | None = None,
 ) -> Floats:
     """Every aggregation is a weighted sum of token losses, with one weight per row.
 
@@ -36,6 +37,7 @@ def row_weights(
         dapo_denominator: "token-mean" only: "global", "group" or "trl".
         group_size: "token-mean" by "group" only: rows per prompt.
         tokens_in_step: "token-mean" by "trl" only: tokens of the generation batch times this window's share of it.
+        count_eps: epsilon, added to every count of tokens above; None for none.
 
     Returns:
         (B,) float64, 0.0 for a row without tokens.
@@ -47,27 +49,28 @@ def row_weights(
         section 3.2; GSPO (arXiv 2507.18071), eq. 5; LUSPO (arXiv 2602.05261); TRL's GRPOTrainer ("micro-batch", "trl").
     """
     lengths = np.sum(mask, axis=1).astype(np.float64)
+    eps = 0.0 if count_eps is None else positive("count_eps", count_eps)
     if aggregation == "constant":
         weights = definition.mean_over_slots(lengths, positive("max_length", max_length))
     elif aggregation == "width":
         weights = definition.mean_over_slots(lengths, mask.shape[1])
     elif aggregation == "micro-batch":
-        weights = definition.mean_of_block_means(lengths, _blocks("micro_batches", micro_batches, len(mask)))
+        weights = definition.mean_of_block_means(lengths, _blocks("micro_batches", micro_batches, len(mask)), eps)
     elif aggregation == "row-sum":
         weights = definition.mean_of_row_sums(lengths)
     elif aggregation == "row-mean":
-        weights = definition.mean_of_row_means(lengths)
+        weights = definition.mean_of_row_means(lengths, eps)
     elif (
         choice("aggregation", aggregation, AGGREGATIONS)
         and choice("dapo_denominator", dapo_denominator, DAPO_DENOMINATORS) == "trl"
     ):
-        weights = definition.over_tokens(lengths, positive("tokens_in_step", tokens_in_step))
+        weights = definition.over_tokens(lengths, positive("tokens_in_step", tokens_in_step), eps)
     elif dapo_denominator == "group":
         size = int(positive("group_size", group_size))
         sizes = _blocks("group_size", [size] * (len(mask) // size), len(mask))
-        weights = definition.mean_of_block_means(lengths, sizes)
+        weights = definition.mean_of_block_means(lengths, sizes, eps)
     else:
-        weights = definition.mean_of_block_means(lengths, [len(mask)])
+        weights = definition.mean_of_block_means(lengths, [len(mask)], eps)
     return np.where(lengths > 0, weights, 0.0)
 
 

@@ -75,6 +75,7 @@ def policy_loss(
     bound: str | None = None,
     aggregation: str | None = None,
     kl_aggregation: str | None = None,
+    count_eps: float | None = None,
     vespo_k_positive: float | None = None,
     vespo_lambda_positive: float | None = None,
     vespo_k_negative: float | None = None,
@@ -121,6 +122,7 @@ def policy_loss(
         bound: instead of the algorithm's: "clip", "log-clip", "cap", "gate", "taper" or "none".
         aggregation: instead of the algorithm's, one of `row_weights`.
         kl_aggregation: of the KL, instead of that of the term l: one of `KL_AGGREGATIONS`.
+        count_eps: see `row_weights`; the mean of a row's log-ratios has none.
         vespo_k_positive: "vespo" only: k where A is at least 0.
         vespo_lambda_positive: lambda there.
         vespo_k_negative: k elsewhere.
@@ -158,8 +160,9 @@ def policy_loss(
         dapo_denominator=dapo_denominator,
         group_size=group_size,
         tokens_in_step=tokens_in_step,
+        count_eps=count_eps,
     )[:, None]
-    b = a if kl_aggregation is None else _of_kl(counts, kl_aggregation)
+    b = a if kl_aggregation is None else _of_kl(counts, kl_aggregation, count_eps)
     current = finite("policy", rows.grid("policy", policy))
     behaviour = current if old is None else finite("old", rows.grid("old", old))
     batch = Batch(
@@ -203,11 +206,13 @@ def policy_loss(
     )
 
 
-def _of_kl(counts: Bools, aggregation: str) -> Floats:
+def _of_kl(counts: Bools, aggregation: str, count_eps: float | None) -> Floats:
     """The weight of a row's token in the mean of the KL, (B, 1)."""
     choice("kl_aggregation", aggregation, KL_AGGREGATIONS)
     unread = dict.fromkeys(("max_length", "micro_batches", "group_size", "tokens_in_step"))
-    return row_weights(counts, aggregation=aggregation, dapo_denominator="global", **unread)[:, None]
+    return row_weights(counts, aggregation=aggregation, dapo_denominator="global", count_eps=count_eps, **unread)[
+        :, None
+    ]
 
 
 def _composed(preset: Definition, chosen: dict[str, Any]) -> Definition:

@@ -219,7 +219,7 @@ class TestCheck:
         done = gates(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 1
         assert (
-            "new failure: mine · advantages.matches-definition · group-mean-add-ddof1-float32: correct → wrong"
+            "new failure: mine · advantages.matches-definition · group-mean-add-ddof1-float32: correct → differs"
             in done.stdout
         )
         if form == "text":

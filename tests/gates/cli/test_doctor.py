@@ -61,8 +61,8 @@ def test_settings_that_are_refused(tmp_path: Path) -> None:
 
 def test_a_missing_library_names_what_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no failure: `gates check` runs without."""
-    monkeypatch.setattr(health, "LIBRARIES", {"no-such-library": ("`--engine ray`", "pip install 'rl-gates[ray]'")})
+    monkeypatch.setattr(health, "LIBRARIES", {"no-such-library": ("`--engine ray`", "pip install '.[ray]'")})
     done = here("doctor", cwd=tmp_path)
     assert "--  no-such-library" in done.stdout
-    assert "pip install 'rl-gates[ray]'" in done.stdout
+    assert "pip install '.[ray]'" in done.stdout
     assert done.returncode == 0

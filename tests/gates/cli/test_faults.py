@@ -129,15 +129,38 @@ def test_a_full_output_ends_with_one_sentence(project: Path, arguments: tuple[st
     assert "Traceback" not in done.stderr
 
 
-def test_a_closed_pipe_exits_silently(tmp_path: Path) -> None:
-    """`gates explain loss | head -1` prints no error and does not exit with 1."""
-    command = [sys.executable, "-m", "gates", "explain", "loss"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path) as running:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("explain", "loss"),
+        ("--help",),
+        ("peers", "list"),
+        ("report", "--schema"),
+        CHECK,
+        *((*CHECK, "--format", form) for form in ("jsonl", "json", "junit", "github")),
+    ],
+    ids=" ".join,
+)
+def test_a_closed_pipe_ends_silently(project: Path, arguments: tuple[str, ...]) -> None:
+    """`gates explain loss | head -1` prints no error and does not exit with 1, by which a subject failed."""
+    command = [sys.executable, "-m", "gates", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=project) as running:
         assert running.stdout is not None
         assert running.stderr is not None
         running.stdout.close()
         errors = running.stderr.read()
-    assert (running.returncode, errors) == (4, b"")
+    assert (running.returncode, errors) == (141, b"")
+
+
+def test_a_check_that_nobody_reads_keeps_its_verdicts(project: Path) -> None:
+    """It stops, and its file can be resumed."""
+    command = [sys.executable, "-m", "gates", *CHECK, "-v", "--out", "."]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=project) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+    assert running.returncode == 141
+    assert read(only(project)).verdicts
+    assert gates(*CHECK, "--resume", only(project).name, cwd=project).returncode == 0
 
 
 class TestOpenFiles:

@@ -64,6 +64,7 @@ class TestIdentify:
         (tmp_path / "mine.py").write_text(IN_HALF)
         done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
         assert "policy_loss of mine  cannot be told from half-precision arithmetic of " in done.stdout
+        assert done.returncode == 1  # not named
         done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         shown = " ".join(done.stdout.split())

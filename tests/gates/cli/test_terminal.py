@@ -19,17 +19,10 @@ from gates.config.format_names import ReportFormat
 from gates.model import Evidence, Verdict, Waived
 from gates.report.progress import Bar, console
 from gates.report.text import Screen
+from gates.results.calibration_records import CalibrationRecord, FalsePositiveRecord, NearestRecord
 from gates.results.escape import visible
 from gates.results.jsonl import Writer
-from gates.results.records import (
-    CalibrationRecord,
-    CounterexampleRecord,
-    FalsePositiveRecord,
-    MutantRecord,
-    NearestRecord,
-    SubjectRecord,
-    verdict_record,
-)
+from gates.results.records import CounterexampleRecord, MutantRecord, SubjectRecord, verdict_record
 from gates.run.plan import Options
 from gates.run.session import Tally
 from gates.shrink import file as counterexample_file

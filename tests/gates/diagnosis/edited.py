@@ -168,7 +168,8 @@ def same(
 ) -> bool:
     """Whether an edited definition is another one times a factor, for these inputs and others drawn anew, in float64."""
     asked = program.asked(given[0])
-    for inputs in (*given, *program.inputs(given[0], np.random.default_rng(1))):
+    for call in (*given, *program.inputs(given[0], np.random.default_rng(1))):
+        inputs = in_dtype(call, "float64")  # else a constant such as G/(G − 1) is rounded to float32
         a, b = (evaluate(program, inputs, Candidate(edits).choices(asked)) for edits in (first, second))
         for name, (value, limit) in a.items():
             if value.shape != b[name][0].shape:
@@ -179,6 +180,13 @@ def same(
             if np.any(apart[certain] > 1e-9 * np.maximum(np.abs(value[certain]), 1e-3)):
                 return False
     return True
+
+
+def in_dtype(inputs: Inputs, dtype: str) -> Inputs:
+    """Return a call whose numbers have another dtype."""
+    return {
+        name: x.astype(dtype) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for name, x in inputs.items()
+    }
 
 
 def _factor(words: str, inputs: Inputs) -> float:

@@ -8,7 +8,8 @@ import pytest
 from command_line import gates
 from edited import calls
 
-from gates.diagnosis.diagnose import Diagnosis, diagnose, identify
+from gates.diagnosis.diagnose import diagnose, identify
+from gates.diagnosis.named import Diagnosis
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs
 from gates.model import Array

@@ -1,11 +1,8 @@
 """A constant added to a count of tokens is another choice, named with its size."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import pytest
-from edited import calls, of_oracle
+from edited import calls, in_dtype, of_oracle
 
 from gates.diagnosis.diagnose import diagnose
 from gates.families.program import Inputs, Sample
@@ -39,13 +36,6 @@ def added(name: str, eps: float, dtype: str = "float64") -> list[Sample]:
         Sample(sample.inputs, {output: counted(sample.inputs, output, x, eps) for output, x in sample.got.items()})
         for sample in of_oracle(program, given)
     ]
-
-
-def in_dtype(inputs: Inputs, dtype: str) -> Mapping[str, Any]:
-    """Return a call whose numbers have another dtype."""
-    return {
-        name: x.astype(dtype) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x for name, x in inputs.items()
-    }
 
 
 @pytest.mark.parametrize("eps", SIZES)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from edited import calls, of_oracle
 
-from gates.diagnosis.diagnose import Diagnosis, diagnose
+from gates.diagnosis.diagnose import diagnose
+from gates.diagnosis.named import Diagnosis
 from gates.diagnosis.search import Candidate, values
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs

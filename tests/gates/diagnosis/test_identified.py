@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from edited import calls, cases, of_oracle
 
-from gates.diagnosis.diagnose import Diagnosis, diagnose, identify
+from gates.diagnosis.diagnose import diagnose, identify
+from gates.diagnosis.named import Diagnosis
 from gates.diagnosis.samples import SEED, example
 from gates.diagnosis.search import evaluate
 from gates.families.advantages.edits import PRESETS

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from edited import calls
 
-from gates.diagnosis.diagnose import Diagnosis, diagnose
+from gates.diagnosis.diagnose import diagnose
+from gates.diagnosis.named import Diagnosis
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs
 from gates.model import Array

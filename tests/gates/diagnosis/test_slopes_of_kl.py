@@ -7,7 +7,8 @@ import pytest
 from edited import calls, of_oracle
 
 from gates.diagnosis.collect import declaration
-from gates.diagnosis.diagnose import Diagnosis, diagnose
+from gates.diagnosis.diagnose import diagnose
+from gates.diagnosis.named import Diagnosis
 from gates.families.program import Inputs, Sample
 from gates.families.programs import programs
 from gates.model import Array

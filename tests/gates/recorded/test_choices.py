@@ -72,6 +72,15 @@ def test_another_choice_differs_and_is_declared(tmp_path: Path, name: str, times
     assert of_loss(path).status == "correct"
 
 
+def test_a_constant_added_to_counts_is_declared(tmp_path: Path) -> None:
+    """Its size is solved for, and the setting that says it is named."""
+    tensors = computed({"count_eps": 1e-3})
+    finding = of_loss(write(tmp_path / "step.safetensors", tensors, without=("metric.kl",)))
+    assert (finding.status, finding.declare) == ("differs", "write `count_eps` '0.001' if it is meant")
+    path = write(tmp_path / "step.safetensors", tensors, {"count_eps": "0.001"}, without=("metric.kl",))
+    assert of_loss(path).status == "correct"
+
+
 def test_a_choice_with_a_mistake_is_wrong(tmp_path: Path) -> None:
     """The gradient of another row's tokens beside another choice."""
     tensors = computed({"kl_estimator": "k1"})

@@ -1,9 +1,22 @@
 """Every format calls the cases of an op that makes another choice `differs`, and a waiver of that grade waives nothing else."""
 
+import json
+from collections import Counter
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import gates
+from runs_on_file import verdict, write
+
+from gates.errors import ConfigurationError
+from gates.report.baseline import compare
+from gates.report.files import render_files
+from gates.report.page_data import gather
+from gates.results.jsonl import read
+from gates.results.records import DiagnosisRecord, Record, SettledRecord, WaiverRecord
+from gates.run.settle import settled_lines_of
 
 TEXT = """
 from gates.subjects.numpy_baseline import subject as plain
@@ -94,3 +107,85 @@ def test_an_unknown_grade_is_refused(tmp_path: Path) -> None:
     code, text = check(tmp_path, ANOTHER, waiver=WAIVER + 'grade = "difers"\n')
     assert code == 2
     assert "grade" in text
+
+
+class TestRecords:
+    """A file whose lines say `wrong` ends with what the diagnosis makes of them, and every reader says that."""
+
+    @pytest.fixture
+    def checked(self, tmp_path: Path) -> Path:
+        """Return the file of a check of an op that makes another choice."""
+        code, _ = check(tmp_path, ANOTHER, "--out", "runs")
+        assert code == 1
+        (path,) = (tmp_path / "runs").glob("*.jsonl")
+        return path
+
+    def test_the_last_lines_settle_the_wrong_ones(self, checked: Path) -> None:
+        """Their cases are exactly those with `wrong`; the summary counts the lines as they were written."""
+        run = read(checked)
+        (line,) = run.settled
+        wrong = {(v.gate, v.case) for v in run.verdicts if v.status == "wrong"}
+        assert wrong == {(gate, case) for gate, cases in line.cases.items() for case in cases}
+        assert (line.subject, line.op, line.status) == ("mine", "group_advantages", "differs")
+        assert run.settled == settled_lines_of(run)
+        assert [json.loads(text)["record"] for text in checked.read_text().splitlines()[-2:]] == ["settled", "summary"]
+
+    def test_no_reader_counts_a_mistake(self, checked: Path) -> None:
+        """JSON has `differs` in verdicts and counts, JSONL the settling line, the page `differs` in its cells."""
+        wrong = sum(v.status == "wrong" for v in read(checked).verdicts)
+        (run,) = json.loads("".join(render_files([checked], "json", None)))["runs"]
+        assert Counter(v["status"] for v in run["verdicts"]) == +Counter(run["summary"]["counts"])
+        assert (run["summary"]["counts"]["wrong"], run["summary"]["counts"]["differs"]) == (0, wrong)
+        assert [item["kind"] for item in run["diagnoses"]] == ["convention"]
+        *_, last = map(json.loads, "".join(render_files([checked], "jsonl", None)).splitlines())
+        assert (last["record"], last["status"]) == ("settled", "differs")
+        page = gather([checked])
+        assert (page.counted()["wrong"], page.counted()["differs"]) == (0, wrong)
+        assert page.cell("advantages.matches-definition", "mine")[0] == "differs"
+
+    def test_the_lines_on_standard_output_are_those_of_the_report(self, checked: Path) -> None:
+        """Apart from the order of the cases and the seconds that each took."""
+        folder = checked.parent.parent
+        command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--no-minimise", "--format"]
+        printed = gates(*command, "jsonl", cwd=folder).stdout
+        rendered = "".join(render_files([checked], "jsonl", None))
+
+        def timeless(text: str) -> list[dict[str, Any]]:
+            verdicts = [json.loads(line) | {"seconds": 0} for line in text.splitlines()[:-1]]
+            return sorted(verdicts, key=lambda verdict: str(verdict["case"]))
+
+        assert timeless(printed) == timeless(rendered)
+        assert printed.splitlines()[-1] == rendered.splitlines()[-1]
+
+
+def recorded(path: Path, *also: Record, **changes: Any) -> Path:
+    """Write a run with one wrong case, whose op makes another choice."""
+    named = DiagnosisRecord(
+        subject="mine", op="kl.k3", gate="kl.k3", case="some", kind="convention", computes="k2", rho=1.0, next_rho=99.0,
+        tried=3, inputs=8, seconds=0.0,
+    )  # fmt: skip
+    return write(path, [verdict("wrong"), verdict(case="other")], also=[named, *also], **changes).path
+
+
+def test_a_waived_choice_is_waived_everywhere(tmp_path: Path) -> None:
+    waiver = WaiverRecord(
+        id="kl.k3", subject="mine", reason="as its paper", issue="#1", owner="ada", expires=date(2999, 1, 31),
+        grade="differs", whole=True,
+    )  # fmt: skip
+    path = recorded(tmp_path / "run.jsonl", waivers=[waiver])
+    assert [line.status for line in settled_lines_of(read(path))] == ["waived"]
+    assert gather([path]).counted() == {"correct": 1, "waived": 1}
+
+
+def test_a_line_settles_only_what_is_wrong(tmp_path: Path) -> None:
+    line = SettledRecord(subject="mine", op="kl.k3", status="differs", cases={"kl.k3": ["other"]})
+    with pytest.raises(ConfigurationError, match=r"settles mine · kl.k3 · other, which no line before it calls wrong"):
+        recorded(tmp_path / "run.jsonl", line)
+
+
+def test_a_mistake_after_another_choice_is_worse(tmp_path: Path) -> None:
+    """A baseline is compared by what its diagnoses settled."""
+    before = read(recorded(tmp_path / "before.jsonl"))
+    after = write(tmp_path / "after.jsonl", [verdict("wrong"), verdict(case="other")])
+    (change,) = compare(before, after).changes
+    assert (change.kind, change.before, change.after) == ("worse", "differs", "wrong")

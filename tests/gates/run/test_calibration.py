@@ -17,8 +17,9 @@ from gates.report import calibration as report
 from gates.report import outcome
 from gates.report.calibration_progress import shown
 from gates.report.markdown import render
+from gates.results.calibration_records import CalibrationRecord, seeds_of
 from gates.results.jsonl import Writer, read
-from gates.results.records import CalibrationRecord, Machine, seeds_of
+from gates.results.records import Machine
 from gates.run import calibration_summary, session
 from gates.run.calibration import Request, conduct
 from gates.run.calibration_summary import added

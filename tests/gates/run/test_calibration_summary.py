@@ -15,8 +15,14 @@ from gates.cli.verbs import app
 from gates.registry import load
 from gates.report.calibration import family, gate, nearest, platform, rates, upper_bound
 from gates.report.markdown import render
+from gates.results.calibration_records import (
+    CalibrationRecord,
+    FalsePositiveRecord,
+    NearestRecord,
+    seeds_of,
+    seeds_text,
+)
 from gates.results.jsonl import Results, as_line, read
-from gates.results.records import CalibrationRecord, FalsePositiveRecord, NearestRecord, seeds_of, seeds_text
 from gates.run import calibration_summary, code_digest
 from gates.run.calibration_summary import Platform, added, counts, done, record
 from gates.run.code_digest import codes

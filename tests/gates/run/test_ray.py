@@ -134,7 +134,7 @@ def test_without_ray_or_a_cluster_it_is_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gates", "check", "philox", "--subject", "numpy", "--engine", "ray", "--quick"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "gates: --engine ray needs Ray: pip install 'rl-gates[ray]'\n"
+    assert done.stderr == "gates: --engine ray needs Ray: pip install '.[ray]' in a checkout of Gates\n"
 
 
 @pytest.fixture

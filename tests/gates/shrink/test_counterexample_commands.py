@@ -169,6 +169,19 @@ class TestCommands:
         (test,) = tmp_path.glob("test_*.py")
         assert "not shrunk" in test.read_text()
 
+    def test_an_emitted_test_has_the_time_limit(self, tmp_path: Path) -> None:
+        """Of the command, else of the project; a call that hangs then fails the test as fast."""
+        (tmp_path / "mine.py").write_text(HANGS)
+        options = ["--quick", "--subject", "./mine.py", "--out", "o", "--time-limit", "0.2"]
+        gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
+        (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
+        command = ["replay", file, "--emit-test", "--time-limit", "0.2", "--out", "test_bug.py"]
+        assert gates(*command, cwd=tmp_path).returncode == 0
+        assert "TIME_LIMIT = 0.2  # seconds of each call" in (tmp_path / "test_bug.py").read_text()
+        start = time.monotonic()
+        assert run_test(tmp_path / "test_bug.py") == 1
+        assert time.monotonic() - start < 60.0  # by its own limit the case gives a first call 100 s
+
     def test_a_library_that_is_not_installed_is_reported(self, tmp_path: Path) -> None:
         """The subject is skipped, and the line names interpreter and remedy."""
         (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")

@@ -25,10 +25,10 @@ def multiply_by_mask(_original: Fn, values: Any, mask: Any) -> Any:
 
 
 @mutation
-def dropped_rows_count(original: Fn, mask: Any, name: str, sizes: Any) -> Any:
+def dropped_rows_count(original: Fn, mask: Any, name: str, sizes: Any, eps: float) -> Any:
     """Count the width of fully masked rows in DAPO's and CISPO's denominators."""
     counted = np.where(mask.any(axis=1, keepdims=True), mask, True) if name == "group_size" else mask
-    return original(counted, name, sizes)
+    return original(counted, name, sizes, eps)
 
 
 @mutation

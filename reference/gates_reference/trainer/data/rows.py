@@ -128,4 +128,6 @@ def _library(module: str, name: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise DataError(f"{name} is not installed; install it with: pip install 'rl-gates[data]'") from None
+        raise DataError(
+            f"{name} is not installed; install it with: pip install '.[data]' in a checkout of Gates"
+        ) from None

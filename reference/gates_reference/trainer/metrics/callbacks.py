@@ -102,7 +102,7 @@ class TensorBoard(Callback):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "tensorboard"
-        self._module = _library("tensorboardX", "output.tensorboard", "pip install 'rl-gates[log]'")
+        self._module = _library("tensorboardX", "output.tensorboard", "pip install '.[log]' in a checkout of Gates")
         self._writer: Any = None
 
     def start(self, step: int, steps: int) -> None:
