@@ -35,7 +35,9 @@ def _repeated(context: Context, before: Context, partner: Mapping[int, int]) -> 
     columns = context.tokens.column
     ratios = {source.name: np.exp((context.step.update.log_probs - source.values)[columns]) for source in different}
     clipped = _clipped(context, before, partner, ratios)
-    return [_level(context, before, partner, different[0], ratios, clipped), *clipped]
+    level = _level(context, before, partner, different[0], ratios, clipped)
+    silent = level.kind == "cannot tell" and not objective.sampled(context)  # it may be no policy gradient
+    return clipped if silent else [level, *clipped]
 
 
 def _level(

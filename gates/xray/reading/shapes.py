@@ -11,11 +11,13 @@ from gates.model import Array
 from gates.xray.reading.tokens import Tokens
 from gates.xray.step import Step
 
+WEIGHTED = "k3 times the ratio"  # its gradient is the KL's own: d(ρ·k3) = ρ·(k3 + 1 − exp(−x)) = ρ·x
 FORMS: Mapping[
     str, Callable[[Array], Array]
 ] = {  # derivative of a KL's estimator in the policy's log-prob, x = policy − reference
     "k3": lambda x: 1.0 - np.exp(-x),
     "k2": lambda x: x,
+    WEIGHTED: lambda x: x,
     "k3 with policy and reference exchanged": lambda x: np.exp(x) - 1.0,
 }
 BOUNDS = (np.inf, 0.1, 0.2, 0.3, 0.5)  # of ratios, to begin the search for clipped tokens
@@ -129,8 +131,10 @@ def candidates(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Iterator[
             continue
         for form, derivative in FORMS.items():
             for by_length in (True, False):
-                penalty = derivative(apart) / (_lengths(step, tokens) if by_length else 1.0)
                 for name, surrogate in surrogates:
+                    ratio = surrogate if name else surrogates[-1][1]
+                    penalty = derivative(apart) * (ratio if form == WEIGHTED else 1.0)
+                    penalty = penalty / (_lengths(step, tokens) if by_length else 1.0)
                     shape = _clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
                     yield _named(shape, old=name, form=form, reference=reference.name, by_length=by_length)
 

@@ -114,11 +114,8 @@ def _completion(context: Context) -> Reading | None:
         return None
     lacking = [(i, k) for i, k in inner if state(context, i, k) == "still"]
     if not lacking:
-        off = (
-            ", but for those that a bound switches off"
-            if counts["unknown"] and (context.trained_before or context.clipped_columns)
-            else ""
-        )
+        bounded = any(step.state(i, k) == "still" for i, k in inner) and context.shape.form is None
+        off = ", but for those that a bound switches off" if bounded else ""
         sentence = f"every token of a completion trains{off}"
         return Reading("completion", "read", sentence, STANDARD, numbers=counts)
     known = counts["trains"] + counts["still"]

@@ -64,11 +64,12 @@ def second(
     step: float = 0.06,
     weigh: Callable[[Sequence[Line], Array], Array] = row_mean,
     maximum: bool = False,
+    weighted: bool = False,
     seed: int = 0,
 ) -> tuple[Made, Made]:
     """Two updates of one rollout: the second with a clipped ratio to the weights before the first, and a KL to them.
 
-    With `maximum`, max(r·A, clip(r)·A) stands in place of the minimum.
+    With `maximum`, max(r·A, clip(r)·A) stands in place of the minimum; with `weighted`, the KL is multiplied by the ratio.
     """
     model = Model.drawn(seed)
     later = model.moved(np.random.default_rng(9 + seed).normal(0.0, step, model.flat.shape))
@@ -81,7 +82,7 @@ def second(
         d = (later.log_probs(line.ids) - model.log_probs(line.ids))[begin:end]
         r = {"token": np.exp(d), "none": np.ones(len(d)), "sequence": np.full(len(d), np.exp(d.mean()))}[ratio]
         clipped = r > bounds[1] if (a > 0) != maximum else r < bounds[0]
-        values = np.where(clipped, 0.0, weight * r) + beta * form(d) * mean
+        values = np.where(clipped, 0.0, weight * r) + beta * form(d) * mean * (np.exp(d) if weighted else 1.0)
         coefficients.append(np.concatenate([np.zeros(begin), values, np.zeros(line.padding)]))
     return first, Made(later, list(rows), coefficients, number=2, start=model)
 

@@ -308,6 +308,16 @@ class TestObjective:
         assert (reading.numbers["kind"], reading.numbers["unit"]) == ("preference", unit)
         assert reading.numbers["pairs"] == [[0, 4], [1, 5], [2, 6], [3, 7]]
 
+    def test_rows_of_other_prompts_are_no_pairs(self, tmp_path: Path) -> None:
+        """KTO pushes desirable and undesirable rows by as much at its start."""
+        rows = lines(LENGTHS, group=1, prompts=(5, 4, 6, 3))
+        for line in rows:
+            line.seen = False
+        made = Made(Model.drawn(), rows, spread(rows, [-0.1] * 4 + [0.1] * 4))
+        reading = picture(tmp_path, made, sampled=False).of("objective")
+        assert reading is not None
+        assert reading.numbers["kind"] == "unpaired"
+
     def test_groups_of_two_that_were_sampled_are_no_preference_pairs(self, tmp_path: Path) -> None:
         rows = lines(LENGTHS, group=2, prompts=(5, 4, 6, 3))
         weights = row_mean(rows, np.array([1.0, -1.0] * 4))

@@ -149,6 +149,12 @@ class TestKL:
         made = second(lines(LENGTHS), advantages(), beta=0.5, step=0.15, form=form)
         assert of(picture(tmp_path, *made), "KL").numbers["forms"] == [name]
 
+    @pytest.mark.parametrize("bounds", [(0.0, 99.0), (0.8, 1.2)], ids=["unclipped", "clipped"])
+    def test_a_kl_that_the_ratio_weighs_is_told_from_k2(self, bounds: tuple[float, float], tmp_path: Path) -> None:
+        """The gradient of ρ·k3 is ρ·x, which on-policy is that of k2."""
+        made = second(lines(LENGTHS), advantages(), beta=0.5, step=0.15, form=lambda x: x, weighted=True, bounds=bounds)
+        assert of(picture(tmp_path, *made), "KL").numbers["forms"] == ["k3 times the ratio"]
+
     def test_an_opposite_sign_needs_attention(self, tmp_path: Path) -> None:
         reading = of(picture(tmp_path, *second(lines(LENGTHS), advantages(), beta=-0.5, step=0.15)), "KL")
         assert reading.kind == "attention"
