@@ -28,7 +28,7 @@ class StepRow:
         begin: position of the first token of the completion; None where no token trains and nobody saw the prompt.
         begins: who says so.
         closing: position of the token that ends the completion, attended or not; None where it has none.
-        after: attended positions behind the closing token.
+        after: attended positions behind the closing token, or what may be padding where neither mask nor end is known.
         truncated: whether the limit of the sampler ended it; None where that is not known.
     """
 
@@ -190,6 +190,8 @@ def _ends(update: Update) -> frozenset[int]:
     """Return the ids that end a row: as recorded, else the last id of rows of different lengths."""
     if update.document.special.eos:
         return frozenset(update.document.special.eos)
+    if not _masked(update):  # the last id of a row may be padding
+        return frozenset()
     lasts: dict[int, set[int]] = {}
     counts: Counter[int] = Counter()
     for row in update.rows:
@@ -201,15 +203,31 @@ def _ends(update: Update) -> frozenset[int]:
     return frozenset(common)
 
 
+def _masked(update: Update) -> bool:
+    """Return whether the script told what is padding: an attention mask hides it in some row."""
+    return any(not row.attended.all() for row in update.rows)
+
+
 def _row(row: Row, solved: Fit, ends: frozenset[int], pad: int | None, limit: int | None) -> StepRow:
     begin, begins = _begin(row, solved)
     closing, after = _closing(row, begin, ends, pad)
+    if not ends and row.attended.all() and begin is not None:
+        after = _trailing(row, begin, solved)
     length = 0 if begin is None else int(row.attended[begin:].sum())
     truncated: bool | None = None
     if begin is not None and begins == "sampler" and (ends or limit is not None):
         whole = closing is not None if ends else limit is not None and length < limit
         truncated = not whole and (limit is None or length >= limit)
     return StepRow(row, begin, begins, closing, after, truncated)
+
+
+def _trailing(row: Row, begin: int, solved: Fit) -> Array:
+    """Return the positions behind the last token that trains; where nobody says what is padding, they may be it."""
+    places = np.arange(begin, len(row.ids))
+    places = places[row.columns[places] >= 0]
+    columns = row.columns[places]
+    trains = places[~(solved.zero(columns) | np.isnan(solved.coefficients[columns]))]
+    return places[places > trains[-1]] if len(trains) else np.array([], dtype=np.int64)
 
 
 def _begin(row: Row, solved: Fit) -> tuple[int | None, Begins]:

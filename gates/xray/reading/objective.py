@@ -28,9 +28,9 @@ def readings(context: Context) -> list[Reading]:
     if up and not down and not still and not by_script:
         sentence = f"supervised: every row is pushed up ({plural(len(up), 'row')})"
         return [Reading("objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "supervised"})]
-    pairs = [] if still else _pairs(context, up, down)
-    if pairs and not by_script:
-        return [_preference(context, pairs, numbers)]
+    pairs = [] if still or by_script else _pairs(context, up, down)
+    if pairs and (preference := _preference(context, pairs, numbers)) is not None:
+        return [preference]
     parts = [f"{plural(len(up), 'row')} pushed up", f"{len(down)} down"]
     if still:
         parts.append(f"{len(still)} untouched ({rows(still)})")
@@ -105,13 +105,16 @@ def _opposite(context: Context, row: int, other: int, unit: str) -> bool:
     return bool(abs(a + b) <= 2 * context.tokens.quantile * np.hypot(*errors))
 
 
-def _preference(context: Context, pairs: list[tuple[int, int, str]], numbers: Mapping[str, object]) -> Reading:
+def _preference(context: Context, pairs: list[tuple[int, int, str]], numbers: Mapping[str, object]) -> Reading | None:
     unit = pairs[0][2]
     if not all(_prefix(context, a) == _prefix(context, b) for a, b, _ in pairs):
+        ups = [row for row, _, _ in pairs]
+        if not all(_opposite(context, ups[0], other, unit) for _, other, _ in pairs):
+            return None  # rows of other prompts with weights of their own: a policy gradient
         sentence = f"unpaired preferences: {len(pairs)} rows are pushed up and as many down, by as much"
         return Reading("objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "unpaired"})
     how = "token by token" if unit == "token" else "by the sum over the row, so rows are averaged over their tokens"
-    sentence = f"preference pairs: in each of {len(pairs)}, one row is pushed up and the other down by as much, {how}"
+    sentence = f"preference pairs, or groups of two: in each of {len(pairs)}, one row is pushed up and the other down by as much, {how}"
     listed = [[a, b] for a, b, _ in pairs]
     return Reading(
         "objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "preference", "pairs": listed, "unit": unit}

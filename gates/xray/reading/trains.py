@@ -193,7 +193,8 @@ def _closing(context: Context) -> Reading | None:
 
 
 def _behind(context: Context) -> Reading | None:
-    counts = _counted(_states(context, ((i, int(k)) for i, row in enumerate(context.step.rows) for k in row.after)))
+    ended = [(i, row) for i, row in enumerate(context.step.rows) if row.closing is not None]
+    counts = _counted(_states(context, ((i, int(k)) for i, row in ended for k in row.after)))
     if counts["trains"]:
         sentence = f"{plural(counts['trains'], 'token')} behind the closing token {'trains' if counts['trains'] == 1 else 'train'}"
         return Reading("after the end", "attention", sentence, STANDARD, numbers=counts)
