@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -31,16 +33,17 @@ CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "
 
 
 def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command as its users do, in a process of its own; most tests need only `here`."""
     return subprocess.run(
         [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=240, check=False
     )
 
 
 def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that judges nothing in this process, which saves the start of an interpreter."""
+    """Run a command in this process, which saves the start of an interpreter; subjects have workers of their own."""
     out, err = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in cli.SIGNALS}
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), scheduled_as_before():
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["gates", *arguments])
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # set by some commands, undone here
@@ -54,6 +57,17 @@ def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def scheduled_as_before() -> Iterator[None]:
+    """Undo a change of the scheduling policy, which later subprocesses would inherit."""
+    policy = os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else None
+    try:
+        yield
+    finally:
+        if policy is not None:
+            os.sched_setscheduler(0, policy, os.sched_param(0))
 
 
 def await_verdict(folder: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import gates
+from command_line import here
 from steps import EXAMPLE, verdicts, write
 
 from gates.recorded.finding import Finding
@@ -134,12 +134,12 @@ def test_weights_of_another_correction_differ(tmp_path: Path) -> None:
 def test_the_screen_the_record_and_the_exit_code(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     """Blue words, named; `--fail-on wrong` lets another choice pass."""
     write(tmp_path / "step.safetensors", computed({"kl_estimator": "k1"}))
-    done = gates("judge", "step.safetensors", *options, cwd=tmp_path)
+    done = here("judge", "step.safetensors", *options, cwd=tmp_path)
     words = " ".join(done.stdout.split())
     assert done.returncode == code, words
     assert "DIFFERS policy_loss[grpo] computes: KL by k1 (asked: k3); write `kl_estimator` 'k1' if it is meant" in words
     assert words.endswith(f"exit {code}: 1 differs, 2 correct")
-    record = json.loads(gates("judge", "step.safetensors", *options, "--json", cwd=tmp_path).stdout)
+    record = json.loads(here("judge", "step.safetensors", *options, "--json", cwd=tmp_path).stdout)
     finding = next(item for item in record["quantities"] if item["quantity"] == "policy_loss[grpo]")
     assert (finding["grade"], finding["declare"]) == ("differs", "write `kl_estimator` 'k1' if it is meant")
     assert record["exit_code"] == code

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 TEXT = """
 from gates.subjects.numpy_baseline import subject as plain
@@ -33,7 +33,7 @@ def check(folder: Path, body: str, *options: str, waiver: str = "") -> tuple[int
     (folder / "mine.py").write_text(TEXT.format(body=body))
     (folder / "gates.toml").write_text(waiver)
     command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--waivers", "gates.toml"]
-    done = gates(*command, "--no-minimise", *options, cwd=folder)
+    done = here(*command, "--no-minimise", *options, cwd=folder)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import gates, here
+from command_line import here
 from doubles import DOUBLE, make_gate
 
 from gates.model import Case, Evidence, Op, Subject, Trial, Verdict
@@ -152,7 +152,7 @@ class TestOption:
         if by_project:
             (tmp_path / "pyproject.toml").write_text("[tool.gates]\ntime_limit = 1\n")
         option = [] if by_project else ["--time-limit", "1"]
-        done = gates("check", "kl", "--subject", "./mine.py", "--jobs", "1", "--no-minimise", *option, cwd=tmp_path)
+        done = here("check", "kl", "--subject", "./mine.py", "--jobs", "1", "--no-minimise", *option, cwd=tmp_path)
         assert done.returncode == 1
         (results,) = tmp_path.rglob("*.jsonl")
         run = read(results)
