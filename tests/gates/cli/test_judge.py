@@ -135,6 +135,7 @@ class TestExamples:
         assert done.returncode == 0, done.stdout
         assert done.stdout.splitlines()[-1] == "exit 0: 2 correct"
 
+    @pytest.mark.long  # importing verl takes ten seconds
     def test_verl(self, tmp_path: Path) -> None:
         """A step of verl's own advantages and loss is correct."""
         environment = environments.environment("verl")

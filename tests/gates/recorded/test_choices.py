@@ -57,8 +57,19 @@ def of_loss(path: Path) -> Finding:
     return verdicts(path)["policy_loss"]
 
 
-@pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("times", [1, 16], ids=["small", "large"])
+LARGE = {"k1", "dapo"}  # large steps that `make test` tries, one of a KL and one of a mean; `make record` tries all
+
+
+@pytest.mark.parametrize(
+    ("times", "name"),
+    [
+        pytest.param(
+            times, name, marks=pytest.mark.long if times > 1 and name not in LARGE else (), id=f"{size}-{name}"
+        )
+        for times, size in ((1, "small"), (16, "large"))
+        for name in CHOICES
+    ],
+)
 def test_another_choice_differs_and_is_declared(tmp_path: Path, name: str, times: int) -> None:
     """With the settings that the finding names the same file is correct."""
     settings, said, declare = CHOICES[name]
