@@ -6,12 +6,15 @@ import atexit
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from command_line import CACHED
+
 from gates.model import Gate, Subject, Verdict
 from gates.registry import load
+from gates.run.engines.pool import Pool
 from gates.run.engines.subject_workers import SubjectWorkers
 from gates.run.execute import run
 from gates.run.plan import Options, PlannedCase, plan
@@ -68,7 +71,7 @@ def verdicts(
     assert cases
     options = Options(quick=quick, seed=seed)
     if isinstance(code, str):
-        return [judged.verdict for judged in run(cases, options)]
+        return [judged.verdict for judged in run(cases, options, partial(Pool, cached=CACHED))]
     return _with_kept_worker(cases, options)
 
 
@@ -97,7 +100,7 @@ _kept: dict[Path, Worker] = {}  # the last worker: starting one that imports MLX
 def _with_kept_worker(cases: Sequence[PlannedCase], options: Options) -> list[Verdict]:
     """Judge the cases of one subject with the worker that its last damage has left."""
     subject = cases[0].subject
-    workers = SubjectWorkers(options)
+    workers = SubjectWorkers(options, CACHED)
     if subject.entry in _kept:
         workers.workers[subject.name] = _kept[subject.entry]
     else:

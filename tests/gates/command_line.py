@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from gates import cli
+from gates.run.engines import pool
+from gates.run.oracle_cache import OracleCache
 
+CACHED = OracleCache()  # what the oracle gives for the inputs of cases, for all checks of this process
 RIGHT = """
 import numpy as np
 
@@ -46,6 +49,7 @@ def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), scheduled_as_before():
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["gates", *arguments])
+        patch.setattr(pool, "OracleCache", lambda: CACHED)
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # set by some commands, undone here
             patch.setenv(name, "1")
         try:
