@@ -192,7 +192,12 @@ def test_each_edit_is_named(op: str, name: str, first: int, share: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "name", "seed", "count"), DRAWN, ids=lambda value: value if isinstance(value, str) else ""
+    ("op", "name", "seed", "count"),
+    [
+        pytest.param(op, name, seed, count // share, marks=marks, id=f"{op}-{name}-{words}")
+        for op, name, seed, count in DRAWN
+        for share, words, marks in ((1, "all", pytest.mark.long), (2, "half", ()))
+    ],
 )
 def test_pairs_are_named(op: str, name: str, seed: int, count: int) -> None:
     """Two mistakes at once have the names of both, or of words that are the same function."""
