@@ -110,6 +110,7 @@ class TestEmptyRows:
         path = write(tmp_path / "step.safetensors", {**self.left_out(), "advantages": advantages})
         assert verdicts(path)["group_advantages"].status == "correct"
 
+    @pytest.mark.long  # both settings are tried alone
     def test_statistics_of_the_batch_without_them(self, tmp_path: Path) -> None:
         """The deviation of the kept groups: undeclared the setting is named."""
         kept = np.delete(STEP["rewards"], slice(4, 8))
