@@ -6,7 +6,11 @@ import time
 
 MODULES = ("rlkernels", "gates.cli.verbs", "gates.run.session", "gates_reference.trainer.loop.run")
 IMPORTS = 5
-SUBJECTS = ("numpy", "rlkernels", "reference")  # Gates' own: asv runs this in an empty folder, which has nobody to judge
+SUBJECTS = (
+    "numpy",
+    "rlkernels",
+    "reference",
+)  # Gates' own: asv runs this in an empty folder, which has nobody to judge
 CHECK_LIMIT_S = 300.0
 
 
