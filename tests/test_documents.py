@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import here
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -53,7 +54,7 @@ TRAINING = "docs/training.md"  # a minute of training; the commands themselves a
 )
 @pytest.mark.timeout(900)
 def test_every_command_runs(document: str, tmp_path: Path) -> None:
-    """CI runs the `make` targets and the fast tests; all other commands run here, next to the document's files."""
+    """CI runs the `make` targets and all tests, whose commands collect here; others run next to the document's files."""
     ci = (ROOT / ".ci" / "run").read_text() + (ROOT / "Makefile").read_text()  # targets that CI runs
     for name, text in (files("README.md") | files(document)).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +62,6 @@ def test_every_command_runs(document: str, tmp_path: Path) -> None:
     for name in ("examples", "results", "gates", "tests", "tools", "pyproject.toml"):
         if not (tmp_path / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for arguments, code in commands(document):
         assert arguments[0] in PROGRAMS, f"{document} shows {arguments[0]}, which no test runs; use a block of `text`"
         if arguments[0] == "make" or arguments == ["pytest", "-m", "fast"]:
@@ -69,23 +69,26 @@ def test_every_command_runs(document: str, tmp_path: Path) -> None:
                 f"{document}: CI does not run {arguments}"
             )
             continue
-        of_checkout = arguments[0] == "pytest" and "--gates" not in arguments  # tests of Gates need the checkout
         expanded = [
             str(argument) for word in arguments for argument in (sorted(tmp_path.glob(word)) if "*" in word else [word])
         ]
-        command = [sys.executable, "-m", *expanded] if arguments[0] in {"gates", "pytest"} else expanded
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            cwd=ROOT if of_checkout else tmp_path,
-            env=environment,
-            check=False,
-            timeout=600,
-        )
+        if arguments[0] == "gates":
+            done = here(*expanded[1:], cwd=tmp_path)
+        elif arguments[0] == "pytest" and "--gates" not in arguments:  # tests of Gates need the checkout
+            done = run([sys.executable, "-m", *expanded, "--collect-only"], ROOT)
+        else:
+            done = run([sys.executable, "-m", *expanded] if arguments[0] == "pytest" else expanded, tmp_path)
         assert done.returncode == code, (
             f"{document}: {shlex.join(arguments)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
         )
+
+
+def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with the programs of this environment."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=folder, env=environment, check=False, timeout=600
+    )
 
 
 def test_readme_fits_on_a_few_screens() -> None:

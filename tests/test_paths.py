@@ -22,6 +22,10 @@ VERDICTS = {  # the exit code of each script, and a line that it prints
 }
 PREPARATION = re.compile(r"#|set -e|paths=|case ")  # lines of a script that are no commands of a user
 
+LONG = {
+    "mlx_user.sh"
+}  # installs MLX too; test_readme.py judges a subject of MLX, and each other script installs the checkout
+
 pytestmark = pytest.mark.slow
 
 
@@ -33,7 +37,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("script", VERDICTS)
+@pytest.mark.parametrize(
+    "script", [pytest.param(script, marks=pytest.mark.long if script in LONG else ()) for script in VERDICTS]
+)
 @pytest.mark.timeout(600)
 def test_a_path_ends_with_its_verdict(script: str, environment: Path, tmp_path: Path) -> None:
     """The exit code and the verdict are those of the script."""

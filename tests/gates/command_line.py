@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import subprocess
 import sys
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from gates import cli
+from gates.run.engines import pool
+from gates.run.oracle_cache import OracleCache
 
+CACHED = OracleCache()  # what the oracle gives for the inputs of cases, for all checks of this process
 RIGHT = """
 import numpy as np
 
@@ -31,18 +36,20 @@ CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "
 
 
 def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command as its users do, in a process of its own; most tests need only `here`."""
     return subprocess.run(
         [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=240, check=False
     )
 
 
 def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that judges nothing in this process, which saves the start of an interpreter."""
+    """Run a command in this process, which saves the start of an interpreter; subjects have workers of their own."""
     out, err = io.StringIO(), io.StringIO()
     handlers = {number: signal.getsignal(number) for number in cli.SIGNALS}
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err), scheduled_as_before():
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["gates", *arguments])
+        patch.setattr(pool, "OracleCache", lambda: CACHED)
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # set by some commands, undone here
             patch.setenv(name, "1")
         try:
@@ -54,6 +61,17 @@ def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+@contextmanager
+def scheduled_as_before() -> Iterator[None]:
+    """Undo a change of the scheduling policy, which later subprocesses would inherit."""
+    policy = os.sched_getscheduler(0) if hasattr(os, "sched_getscheduler") else None
+    try:
+        yield
+    finally:
+        if policy is not None:
+            os.sched_setscheduler(0, policy, os.sched_param(0))
 
 
 def await_verdict(folder: Path) -> None:

@@ -144,11 +144,12 @@ class TestJunk:
         assert sum(error is not None for error in refused) > len(JUNK) / 3
 
 
+@pytest.mark.parametrize("examples", [100, pytest.param(500, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", [name for name, arguments in PARAMETERS.items() if arguments])
-def test_nothing_but_junk(name: str) -> None:
+def test_nothing_but_junk(name: str, examples: int) -> None:
     """Several wrong arguments at once, in any mixture."""
 
-    @settings(max_examples=500, deadline=None)
+    @settings(max_examples=examples, deadline=None)
     @given(st.data())
     def check(data: st.DataObject) -> None:
         chosen = {

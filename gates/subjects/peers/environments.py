@@ -218,7 +218,7 @@ def _size(path: Path) -> int:
     for folder, _, names in os.walk(path):
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # a running installer removes its temporary files
-                total += Path(folder, name).lstat().st_size
+                total += os.lstat(f"{folder}/{name}").st_size  # a Path of each of 100,000 files takes seconds
     return total
 
 

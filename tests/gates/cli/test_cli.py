@@ -143,7 +143,7 @@ class TestCheck:
     def test_a_wrong_subject_fails_with_a_number(self, tmp_path: Path) -> None:
         """A wrong deviation is one failure with observed value, limit and place, and exit code 1."""
         (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
-        done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "advantages.matches-definition", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         text = " ".join(done.stdout.split())
         assert "mine · 1 op judged · 1 differs" in text
@@ -156,7 +156,7 @@ class TestCheck:
         """The lines of `-v` stand before the usual screen."""
         (tmp_path / "mine.py").write_text(RIGHT)
         select = ("advantages.constant-group-is-zero", "--subject", "./mine.py")
-        short, long = (gates("check", *select, *more, cwd=tmp_path).stdout for more in ([], ["-v"]))
+        short, long = (here("check", *select, *more, cwd=tmp_path).stdout for more in ([], ["-v"]))
         number = long.count("CORRECT     mine · advantages.constant-group-is-zero · ")
         assert number > 1
         assert f"advantages.constant-group-is-zero  correct {number} (+" in long
@@ -167,7 +167,7 @@ class TestCheck:
     def test_nothing_measured_is_exit_code_3(self, tmp_path: Path) -> None:
         """A run whose cases are all unsupported measured nothing, which is not a success."""
         (tmp_path / "mine.py").write_text(RIGHT)
-        done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
         assert done.stdout.splitlines()[0] == "mine · not judged: 1 op that mine does not have (pack_sequences)"
         assert done.stdout.splitlines()[-1].startswith("exit 3: nothing was judged")
@@ -175,14 +175,14 @@ class TestCheck:
     def test_a_requirement_turns_unsupported_into_failure(self, tmp_path: Path) -> None:
         """`--require mine:packing` fails where packing is not provided."""
         (tmp_path / "mine.py").write_text(RIGHT)
-        done = gates("check", "packing", "--subject", "./mine.py", "--require", "mine:packing", cwd=tmp_path)
+        done = here("check", "packing", "--subject", "./mine.py", "--require", "mine:packing", cwd=tmp_path)
         assert done.returncode == 1
         assert "required, but unsupported: mine" in done.stdout
 
     def test_a_subject_that_does_not_start_is_one_line(self, tmp_path: Path) -> None:
         """A file that raises fails every case, and the reason is printed once."""
         (tmp_path / "mine.py").write_text("1 / 0\n")
-        done = gates("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "packing", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert " ".join(done.stdout.split()).count("ZeroDivisionError") == 1
         assert done.stdout.splitlines()[-1] == "exit 1: 1 raises"
@@ -191,7 +191,7 @@ class TestCheck:
     def test_json_lines_are_json(self, tmp_path: Path) -> None:
         """`--json` prints one verdict a line and nothing else on stdout."""
         (tmp_path / "mine.py").write_text(RIGHT)
-        done = gates(
+        done = here(
             "check", "packing", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--json", cwd=tmp_path
         )
         statuses = [json.loads(line)["status"] for line in done.stdout.splitlines()]
@@ -201,7 +201,7 @@ class TestCheck:
     def test_a_document_is_the_only_output(self, tmp_path: Path) -> None:
         """`--format junit` prints XML and nothing else; the count goes to stderr."""
         (tmp_path / "mine.py").write_text(RIGHT)
-        done = gates(
+        done = here(
             "check", "packing.truncates-only-by-name", "--subject", "./mine.py", "--format", "junit", cwd=tmp_path
         )
         assert done.stdout.startswith("<?xml")
@@ -213,10 +213,10 @@ class TestCheck:
         """A case that passed before is a new failure; the counts stay the last line of text."""
         command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", "--format", form]
         (tmp_path / "mine.py").write_text(RIGHT)
-        assert gates(*command, "--out", "old", cwd=tmp_path).returncode == 0
+        assert here(*command, "--out", "old", cwd=tmp_path).returncode == 0
         (before,) = (tmp_path / "old").glob("*.jsonl")
         (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
-        done = gates(*command, "--baseline", str(before), cwd=tmp_path)
+        done = here(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 1
         assert (
             "new failure: mine · advantages.matches-definition · group-mean-add-ddof1-float32: correct → differs"
@@ -225,7 +225,7 @@ class TestCheck:
         if form == "text":
             assert done.stdout.splitlines()[-1] == "exit 1: 1 differs"
         (tmp_path / "mine.py").write_text(RIGHT)
-        done = gates(*command, "--baseline", str(before), cwd=tmp_path)
+        done = here(*command, "--baseline", str(before), cwd=tmp_path)
         assert done.returncode == 0
         assert "no changes" in done.stdout.lower()
 
@@ -234,7 +234,7 @@ class TestCheck:
         (tmp_path / "mine.py").write_text(RIGHT.replace("ddof=ddof", "ddof=0"))
         monkeypatch.setenv("GITHUB_ACTIONS", "true")
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-        done = gates("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert "::error file=mine.py,line=4,title=mine · group_advantages::differs in " in done.stdout
         assert done.stdout.splitlines()[-1] == "exit 1: 1 differs"
@@ -245,7 +245,7 @@ def test_the_model_of_the_folder_is_judged(tmp_path: Path) -> None:
     """The gates run on the folder's model, and the results record its digest."""
     folder = tiny.build({"seed": 77, "vocab": 272})
     options = ["--model", str(folder), "--subject", "reference", "--quick", "--out", "o"]
-    done = gates("check", "trainer.adapters-off-is-base", *options, cwd=tmp_path)
+    done = here("check", "trainer.adapters-off-is-base", *options, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = (tmp_path / "o").glob("*.jsonl")
     run = read(file)
@@ -327,9 +327,9 @@ class TestOtherVerbs:
     def test_report_is_a_function_of_the_file(self, tmp_path: Path) -> None:
         """Rendering twice gives the same bytes, and `--out` writes them."""
         (tmp_path / "mine.py").write_text(RIGHT)
-        gates("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        here("check", "advantages.constant-group-is-zero", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         (file,) = (tmp_path / "o").glob("*.jsonl")
-        first = gates("report", str(file), cwd=tmp_path).stdout
-        assert gates("report", str(file), "--out", "R.md", cwd=tmp_path).returncode == 0
+        first = here("report", str(file), cwd=tmp_path).stdout
+        assert here("report", str(file), "--out", "R.md", cwd=tmp_path).returncode == 0
         assert (tmp_path / "R.md").read_text() == first
         assert re.search(r"\| `advantages.constant-group-is-zero` \| correct \d+, unsupported \d+ \|", first)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gates, here
+from command_line import here
 
 GRPO = """
     ratio = {m}.exp(policy - ({detach}(policy) if old is None else old))
@@ -107,7 +107,7 @@ def test_a_right_library_passes(tmp_path: Path, framework: str) -> None:
     """Every op is judged, and only rare input may make it fragile."""
     python = interpreter(framework)
     file = filled_in(tmp_path, framework)
-    done = gates("check", "--subject", f"./{file.name}", "--python", python, "--jobs", "2", cwd=tmp_path)
+    done = here("check", "--subject", f"./{file.name}", "--python", python, "--jobs", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     for grade in ("WRONG", "DIFFERS", "RAISES ", "was not judged", "never given"):
         assert grade not in done.stdout, done.stdout
@@ -121,7 +121,7 @@ def test_a_wrong_library_fails(tmp_path: Path) -> None:
     changed = text.replace("reference - policy, 0)", "policy - reference, 0)").replace("a > 0, ratio", "a < 0, ratio")
     assert changed != text
     file.write_text(changed)
-    done = gates("check", "kl.k3.*", "loss.grpo.*", "--subject", f"./{file.name}", "--jobs", "2", cwd=tmp_path)
+    done = here("check", "kl.k3.*", "loss.grpo.*", "--subject", f"./{file.name}", "--jobs", "2", cwd=tmp_path)
     assert done.returncode == 1, done.stdout
     assert "WRONG      token_kl[k3]" in done.stdout
     assert "WRONG      policy_loss[grpo]" in done.stdout

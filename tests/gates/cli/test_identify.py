@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 from gates.results.jsonl import read
 
@@ -41,13 +41,13 @@ class TestIdentify:
     def test_a_preset_is_named(self, tmp_path: Path) -> None:
         """A correct loss is named with the settings of libraries that choose it."""
         subject(tmp_path)
-        done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
+        done = here("identify", "./mine.py", "policy_loss", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert 'policy_loss of mine  computes: grpo (TRL loss_type="grpo"' in done.stdout
 
     def test_a_mistake_is_named_with_its_change(self, tmp_path: Path) -> None:
         subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
-        done = gates("identify", "./mine.py", "policy_loss", "--json", cwd=tmp_path)
+        done = here("identify", "./mine.py", "policy_loss", "--json", cwd=tmp_path)
         (finding,) = json.loads(done.stdout)
         assert finding["kind"] == "mistake"
         assert "completion mask shifted by one position to the right" in finding["computes"]
@@ -55,17 +55,17 @@ class TestIdentify:
     def test_an_unknown_formula_is_not_named(self, tmp_path: Path) -> None:
         """The exit code is 1."""
         subject(tmp_path, more="* (1 + 0.3 * np.sin(7 * policy))")
-        done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
+        done = here("identify", "./mine.py", "policy_loss", cwd=tmp_path)
         assert done.returncode == 1
         assert "computes: nothing that is known" in done.stdout
 
     def test_half_precision_tells_no_formula(self, tmp_path: Path) -> None:
         """`identify` and `check` say so in the same words, and the op is wrong."""
         (tmp_path / "mine.py").write_text(IN_HALF)
-        done = gates("identify", "./mine.py", "policy_loss", cwd=tmp_path)
+        done = here("identify", "./mine.py", "policy_loss", cwd=tmp_path)
         assert "policy_loss of mine  cannot be told from half-precision arithmetic of " in done.stdout
         assert done.returncode == 1  # not named
-        done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
+        done = here(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         shown = " ".join(done.stdout.split())
         assert "policy_loss[grpo] cannot be told from half-precision arithmetic of what is asked" in shown
@@ -84,7 +84,7 @@ class TestIdentify:
     ) -> None:
         subject(tmp_path)
         (tmp_path / "empty.py").write_text("OPS = {'token_kl': print}\n")
-        done = gates("identify", *arguments, cwd=tmp_path)
+        done = here("identify", *arguments, cwd=tmp_path)
         assert done.returncode == code
         assert message in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
@@ -95,7 +95,7 @@ class TestCheck:
 
     def test_the_diagnosis_is_printed_and_recorded(self, tmp_path: Path) -> None:
         subject(tmp_path, mask="np.roll(mask, 1, axis=1)")
-        done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
+        done = here(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1
         assert "computes: completion mask shifted by one" in done.stdout
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
@@ -113,6 +113,6 @@ class TestCheck:
                 "    counts =", "    if policy.shape == (4, 7): import os; os._exit(3)\n    counts ="
             )
         )
-        done = gates(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
+        done = here(*CHECK, "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 1, done.stderr
         assert "Traceback" not in done.stderr

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 BUGS = Path(__file__).parents[2] / "bugs" / "blind"
 PRESETS = """
@@ -30,7 +30,7 @@ CONVENTIONS = {"token_kl": {"rows": ("mask",)}, "importance_weights": {"rows": (
 def test_presets_are_identified(tmp_path: Path) -> None:
     """The subject declares only the layout of its rows."""
     (tmp_path / "mine.py").write_text(PRESETS)
-    done = gates("identify", "./mine.py", "--json", cwd=tmp_path)
+    done = here("identify", "./mine.py", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     computed = {finding["op"]: finding["computes"] for finding in json.loads(done.stdout)}
     assert "(mlx-lm-lora)" in computed["group_advantages"]
@@ -56,7 +56,7 @@ def test_presets_are_identified(tmp_path: Path) -> None:
 def test_a_check_names_what_is_computed(bug: str, gate: str, message: str, tmp_path: Path) -> None:
     subject = str(BUGS / f"{bug}.py")
     options = ("--quick", "--jobs", "1", "--no-minimise", "-v")
-    done = gates("check", gate, "--subject", subject, *options, cwd=tmp_path)
+    done = here("check", gate, "--subject", subject, *options, cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     shown = " ".join(done.stdout.split())
     assert "computes: " in shown
@@ -72,7 +72,7 @@ def test_a_check_names_what_is_computed(bug: str, gate: str, message: str, tmp_p
 )
 def test_a_wrong_program_is_identified(bug: str, op: str, message: str, tmp_path: Path) -> None:
     """Without conventions: the definition and the change."""
-    done = gates("identify", str(BUGS / f"{bug}.py"), op, "--json", cwd=tmp_path)
+    done = here("identify", str(BUGS / f"{bug}.py"), op, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (finding,) = json.loads(done.stdout)
     assert (finding["kind"], finding["inputs"]) == ("mistake", 8)

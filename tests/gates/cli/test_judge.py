@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 from steps import write
 
 from gates.recorded.fields import FLOATS, METRIC, METRICS, SETTINGS, TENSORS
@@ -23,7 +23,7 @@ class TestVerb:
 
     def test_a_correct_step_exits_with_0(self, tmp_path: Path) -> None:
         write(tmp_path / "step.safetensors")
-        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        done = here("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         lines = done.stdout.splitlines()
         assert lines[0].startswith("step.safetensors · 3 quantities judged · 3 correct")
@@ -33,7 +33,7 @@ class TestVerb:
     def test_a_wrong_step_exits_with_1(self, tmp_path: Path) -> None:
         """The wrong quantity comes first, with its diagnosis."""
         write(tmp_path / "step.safetensors", mistake="mask", settings={"name": "run 7, step 3"})
-        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        done = here("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 1
         lines = done.stdout.splitlines()
         assert lines[0].startswith("run 7, step 3 · 3 quantities judged · 1 wrong · 2 correct")
@@ -42,7 +42,7 @@ class TestVerb:
 
     def test_json_has_every_quantity(self, tmp_path: Path) -> None:
         write(tmp_path / "step.safetensors", mistake="ddof")
-        done = gates("judge", "step.safetensors", "--json", cwd=tmp_path)
+        done = here("judge", "step.safetensors", "--json", cwd=tmp_path)
         document = json.loads(done.stdout)
         assert (done.returncode, document["exit_code"], document["file"]) == (1, 1, "step.safetensors")
         grades = {quantity["quantity"]: quantity["grade"] for quantity in document["quantities"]}
@@ -52,7 +52,7 @@ class TestVerb:
     def test_nothing_to_judge_exits_with_3(self, tmp_path: Path) -> None:
         left = ("loss", "gradient", "rewards", "metric.kl", "sampling")
         write(tmp_path / "step.safetensors", without=left)
-        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        done = here("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 3
         assert "the file has no tensor `loss`" in " ".join(done.stdout.split())
         assert done.stdout.splitlines()[-1] == "exit 3: nothing was judged"
@@ -60,7 +60,7 @@ class TestVerb:
     @pytest.mark.parametrize("name", ["none.safetensors", "text.safetensors"])
     def test_an_unusable_file_exits_with_2(self, tmp_path: Path, name: str) -> None:
         (tmp_path / "text.safetensors").write_text("a log\n")
-        done = gates("judge", name, cwd=tmp_path)
+        done = here("judge", name, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr.count("\n") == 1
         assert name in done.stderr
@@ -68,13 +68,13 @@ class TestVerb:
     def test_names_in_the_file_are_escaped(self, tmp_path: Path) -> None:
         """A file from another source cannot send escape sequences to the terminal."""
         write(tmp_path / "step.safetensors", settings={"name": "\x1b[31m::error::"})
-        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        done = here("judge", "step.safetensors", cwd=tmp_path)
         assert "\x1b" not in done.stdout
         bad = write(tmp_path / "bad.safetensors", settings={"\x1b[31mx": "1"})
-        assert "\x1b" not in gates("judge", bad.name, cwd=tmp_path).stderr
+        assert "\x1b" not in here("judge", bad.name, cwd=tmp_path).stderr
 
     def test_help_has_examples(self, tmp_path: Path) -> None:
-        done = gates("judge", "--help", cwd=tmp_path)
+        done = here("judge", "--help", cwd=tmp_path)
         assert "gates judge step.safetensors --json" in " ".join(done.stdout.split())
         assert "docs/recorded-steps.md" in done.stdout
 
@@ -104,7 +104,7 @@ class TestDocument:
         monkeypatch.setenv("COLUMNS", "120")
         (shown,) = re.findall(r"```text\n(wrong.safetensors.*?)```", DOCUMENT, re.DOTALL)
         write(tmp_path / "wrong.safetensors", mistake="mask")
-        printed = gates("judge", "wrong.safetensors", cwd=tmp_path).stdout.splitlines()
+        printed = here("judge", "wrong.safetensors", cwd=tmp_path).stdout.splitlines()
         assert printed[0].startswith(shown.splitlines()[0])
         assert [line for line in shown.splitlines()[1:] if line not in printed] == []
 
@@ -122,7 +122,7 @@ class TestExamples:
             check=True,
         )
         assert done.stdout == "wrote step.safetensors: the logged KL is averaged over padding too\n"
-        assert gates("judge", "step.safetensors", cwd=tmp_path).returncode == 1
+        assert here("judge", "step.safetensors", cwd=tmp_path).returncode == 1
 
     def test_plain_pytorch(self, tmp_path: Path) -> None:
         """A step of torch's autograd is correct."""
@@ -131,10 +131,11 @@ class TestExamples:
             pytest.skip("TORCH_PYTHON names no interpreter with torch and safetensors")
         program = ROOT / "examples" / "recorded_steps" / "plain_pytorch.py"
         subprocess.run([python, str(program), "step.safetensors"], cwd=tmp_path, check=True, timeout=250)
-        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        done = here("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 0, done.stdout
         assert done.stdout.splitlines()[-1] == "exit 0: 2 correct"
 
+    @pytest.mark.long  # importing verl takes ten seconds
     def test_verl(self, tmp_path: Path) -> None:
         """A step of verl's own advantages and loss is correct."""
         environment = environments.environment("verl")
@@ -142,6 +143,6 @@ class TestExamples:
             pytest.skip("verl's environment is not ready: gates peers sync verl")
         program = ROOT / "examples" / "recorded_steps" / "verl_policy_loss.py"
         subprocess.run([environment.python, str(program), "step.safetensors"], cwd=tmp_path, check=True, timeout=250)
-        done = gates("judge", "step.safetensors", cwd=tmp_path)
+        done = here("judge", "step.safetensors", cwd=tmp_path)
         assert done.returncode == 0, done.stdout
         assert done.stdout.splitlines()[-1] == "exit 0: 1 correct"

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 from tokenizers import Tokenizer, processors
 
 from gates.cli.setup import model
@@ -38,7 +38,5 @@ def test_a_tokenizer_that_puts_a_bos_token_first_is_no_mistake(folder: Path) -> 
     first = processors.TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", 1)])
     tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), first])
     tokenizer.save(str(folder / "tokenizer.json"))
-    checked = gates(
-        "check", "tokenizer.round-trip", "--subject", "reference", "--model", str(folder), cwd=folder.parent
-    )
+    checked = here("check", "tokenizer.round-trip", "--subject", "reference", "--model", str(folder), cwd=folder.parent)
     assert checked.returncode == 0, checked.stdout

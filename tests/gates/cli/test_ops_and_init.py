@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from command_line import gates, here
+from command_line import here
 
 from gates.config.format_names import InitFramework as Framework
 from gates.registry import load
@@ -96,7 +96,7 @@ class TestInit:
     def test_an_unfilled_op_is_unsupported(self, tmp_path: Path, op: list[str]) -> None:
         """The file runs at once, nothing passes, nothing fails, and nothing was measured."""
         assert here("init", "mylib", *op, cwd=tmp_path).returncode == 0
-        done = gates("check", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
+        done = here("check", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 3, done.stdout[-3000:]
         assert done.stdout.splitlines()[-1].startswith("exit 3: nothing was judged")
         assert "is not filled in yet" in done.stdout
@@ -112,7 +112,7 @@ class TestInit:
         )
         filled += '    return {"kl": policy - reference}'
         file.write_text(text.replace('raise NotImplementedError("token_kl is not filled in yet")', filled))
-        done = gates("check", "kl.k1", "kl.k3", "-v", "--subject", "./mylib_gates.py", cwd=tmp_path)
+        done = here("check", "kl.k1", "kl.k3", "-v", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "correct    token_kl[k1] (" in done.stdout
         assert "mylib_gates · 1 op judged · 1 correct" in done.stdout
@@ -123,20 +123,20 @@ class TestInit:
         here("init", "mylib", "--op", "token_kl", cwd=tmp_path)
         file = tmp_path / "mylib_gates.py"
         file.write_text(f'{file.read_text()}\n\n@provides("token_kl")\ndef again(**inputs):\n    return {{}}\n')
-        done = gates("check", "kl.k1", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
+        done = here("check", "kl.k1", "--quick", "--subject", "./mylib_gates.py", cwd=tmp_path)
         assert done.returncode == 1
         assert "token_kl is provided twice" in " ".join(done.stdout.split())
 
     def test_a_misspelt_op_is_pointed_out(self, tmp_path: Path) -> None:
         (tmp_path / "mine.py").write_text("OPS = {'tokens_kl': lambda **inputs: {}}\n")
-        done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
         assert "token_kl is not defined by mine; it defines tokens_kl" in done.stdout
 
     def test_a_missing_backward_op_is_not_reported_as_misspelt(self, tmp_path: Path) -> None:
         """A subject that has the forward pass alone gets no note about a misspelt backward one."""
         (tmp_path / "mine.py").write_text("OPS = {'selective_log_softmax': lambda **inputs: {}}\n")
-        done = gates("check", "logprobs.backward", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "logprobs.backward", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert done.returncode == 3
         assert "1 op that mine does not have (selective_log_softmax_backward)" in done.stdout
         assert "it defines" not in done.stdout
@@ -229,7 +229,7 @@ class TestFramework:
         names = {"m": "mx", "detach": "mx.stop_gradient", "maximum": "maximum(mask.sum(1), 1)"}
         self.filled_in(tmp_path, "mlx", **names)
         check = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--subject", "./mylib_gates.py")
-        done = gates(*check, cwd=tmp_path)
+        done = here(*check, cwd=tmp_path)
         assert done.returncode == 0, done.stdout
         assert "correct    policy_loss[grpo]" in done.stdout
 
@@ -245,7 +245,7 @@ class TestFramework:
             text = text.replace(f"    {name}=None,\n", "")
         file.write_text(text)
         check = ("check", "loss.grpo.matches-definition", "--jobs", "1", "--subject", "./mylib_gates.py", "-v")
-        done = gates(*check, cwd=tmp_path)
+        done = here(*check, cwd=tmp_path)
         assert done.returncode == 0, done.stdout
         assert "policy_loss does not take `delta`, which is optional" in done.stdout
         assert "correct    policy_loss[grpo]" in done.stdout
@@ -259,7 +259,7 @@ class TestFramework:
         names = {"m": "torch", "detach": "torch.detach", "maximum": "clamp(mask.sum(1), min=1)"}
         self.filled_in(tmp_path, "torch", **names)
         check = ("check", "loss.grpo.matches-definition", "--quick", "--jobs", "1", "--subject", "./mylib_gates.py")
-        done = gates(*check, "--python", python, cwd=tmp_path)
+        done = here(*check, "--python", python, cwd=tmp_path)
         assert done.returncode == 0, done.stdout
         assert "correct    policy_loss[grpo]" in done.stdout
 

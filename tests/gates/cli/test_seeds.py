@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from command_line import gates
+from command_line import here
 
 from gates.cli import seeds
 from gates.model import ConfigurationError
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 def run(folder: Path, *more: str) -> tuple[str, Results]:
     """Judge the wrong subject and return stderr and the results."""
-    done = gates("check", "advantages.constant-group-is-zero", *more, "--no-minimise", "--jobs", "1", cwd=folder)
+    done = here("check", "advantages.constant-group-is-zero", *more, "--no-minimise", "--jobs", "1", cwd=folder)
     assert done.returncode in {0, 1, 3}, done.stderr
     (file,) = (folder / "results" / "runs").glob("*.jsonl")
     results = read(file)
@@ -59,13 +59,13 @@ def test_a_resumed_run_reuses_its_seed(project: Path) -> None:
         writer.write(record)
     writer.close()
     command = [word for word in first.header.command if word not in {"--seed", str(first.header.seed)}]
-    done = gates(*command, "--seed", "random", "--resume", "cut.jsonl", cwd=project)
+    done = here(*command, "--seed", "random", "--resume", "cut.jsonl", cwd=project)
     assert "is not in its header's plan" not in done.stderr
     assert [v.seed for v in read(project / "cut.jsonl").verdicts] == [v.seed for v in first.verdicts]
 
 
 def test_a_random_seed_cannot_be_sharded(project: Path) -> None:
-    done = gates("check", "kl.k1", "--shard", "1/2", cwd=project)
+    done = here("check", "kl.k1", "--shard", "1/2", cwd=project)
     assert done.returncode == 2
     assert "the parts must agree; draw one for all, such as --seed " in done.stderr
 

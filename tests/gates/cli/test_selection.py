@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from command_line import gates, here
+from command_line import here
 
 from gates.cli.selection import chosen
 from gates.families.units import UNIT as UNITS
@@ -126,7 +126,7 @@ def test_a_failure_points_to_explain(tmp_path: Path, returned: str, code: int, h
         "OPS = {'group_advantages': group_advantages}\n"
     )
     select = ("advantages.constant-group-is-zero", "--quick", "--no-minimise")
-    done = gates("check", *select, "--subject", "./mine.py", cwd=tmp_path)
+    done = here("check", *select, "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == code, done.stdout
     assert ("gates explain advantages.constant-group-is-zero says what was asked" in done.stdout) == hint
 
@@ -173,7 +173,7 @@ class TestAnyPrefix:
         ],
     )
     def test_verbs_accept_prefixes(self, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-        done = gates(*arguments, cwd=tmp_path)
+        done = here(*arguments, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert "kl.k1.matches-definition" in done.stdout or "token_kl[k1]" in done.stdout
 
@@ -256,7 +256,7 @@ class TestSubjectFiles:
         """Only a missing library, or the file's own statement that it cannot run here, is not a failure."""
         (tmp_path / "beside.py").write_text("")
         (tmp_path / "mine.py").write_text(f"{body}\nOPS = {{}}\n")
-        done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
         assert {verdict.status for verdict in read(file).verdicts} == {status}
         assert done.returncode == code
@@ -272,7 +272,7 @@ class TestSubjectFiles:
     def test_a_file_that_cannot_be_judged_is_a_usage_error(self, tmp_path: Path, text: str, message: str) -> None:
         """Exit code 2, one sentence, and no file of a run that judged nothing."""
         (tmp_path / "mine.py").write_text(text)
-        done = gates("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+        done = here("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(message)
         assert len(done.stderr.splitlines()) == 1
@@ -288,6 +288,6 @@ def test_a_misspelt_convention_is_refused(tmp_path: Path, declared: str, message
     (tmp_path / "mine.py").write_text(
         f"OPS = {{'token_kl': lambda **inputs: {{}}}}\nCONVENTIONS = {{'token_kl': {{{declared}}}}}\n"
     )
-    done = gates("check", "kl.k2", "--quick", "--subject", "./mine.py", cwd=tmp_path)
+    done = here("check", "kl.k2", "--quick", "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == 2, done.stdout + done.stderr
     assert message in " ".join(done.stderr.split())

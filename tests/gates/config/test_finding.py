@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import RIGHT, gates, here
+from command_line import RIGHT, here
 
 from gates.config import finding
 from gates.config.finding import CHECKOUT, subjects_here
@@ -53,7 +53,7 @@ def test_too_many_folders_are_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_found_and_a_named_file_are_judged(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     """Nobody but the file, which is named where the command line does not name it."""
     made(tmp_path, "mine_gates.py")
-    done = gates("check", *arguments, "-k", "advantages.constant-group", cwd=tmp_path)
+    done = here("check", *arguments, "-k", "advantages.constant-group", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("mine_gates · 1 op judged · 1 correct")
     assert ("judging mine_gates (found in" in done.stderr) is (arguments == ())
@@ -63,6 +63,6 @@ def test_settings_win_over_files(tmp_path: Path) -> None:
     """A project that lists its subjects is not searched."""
     made(tmp_path, "mine_gates.py", "ci/listed.py")
     (tmp_path / "pyproject.toml").write_text('[tool.gates]\nsubjects = ["ci/listed.py"]\n')
-    done = gates("check", "advantages.constant-group-is-zero", cwd=tmp_path)
+    done = here("check", "advantages.constant-group-is-zero", cwd=tmp_path)
     assert done.stdout.startswith("listed · 1 op judged"), done.stderr
     assert "judging listed (named in" in done.stderr

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command_line import RIGHT, gates
+from command_line import RIGHT, here
 
 from gates.config.settings import Settings, read, root
 from gates.model import ConfigurationError
@@ -93,7 +93,7 @@ def test_the_command_line_wins(tmp_path: Path, arguments: list[str], gate: str, 
         'format = "junit"\nrequire = ["mine", "numpy"]\njobs = 1\n'
     )
     (tmp_path / "below").mkdir()
-    done = gates("check", *arguments, cwd=tmp_path / "below")
+    done = here("check", *arguments, cwd=tmp_path / "below")
     assert done.returncode == 3, done.stderr
     assert done.stdout.startswith(form)
     (file,) = (tmp_path / "kept").glob("*.jsonl")
@@ -110,7 +110,7 @@ def test_a_requirement_for_an_unknown_gate_is_refused(tmp_path: Path, require: s
     """Another run may judge a gate that is not selected here, but no run can judge an unknown one."""
     (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
     (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
-    done = gates("check", "packing.truncates-only-by-name", cwd=tmp_path)
+    done = here("check", "packing.truncates-only-by-name", cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert (f"[tool.gates] require {require}: no gate matches 'packng'" in done.stderr) == (code == 2)
 
@@ -133,6 +133,6 @@ def test_a_requirement_for_an_unknown_subject_is_refused(
     """The requirement of a subject that the project does not list would have no effect."""
     (tmp_path / "mine.py").write_text("OPS = {'philox4x32_10': lambda **inputs: {}}\n")
     (tmp_path / "pyproject.toml").write_text(f'[tool.gates]\nsubjects = ["mine.py"]\nrequire = ["{require}"]\n')
-    done = gates("check", "packing.truncates-only-by-name", *arguments, cwd=tmp_path)
+    done = here("check", "packing.truncates-only-by-name", *arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert (f"[tool.gates] require {require}: 'miner' is no subject of this project" in done.stderr) == (code == 2)

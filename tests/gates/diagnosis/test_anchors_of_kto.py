@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import gates
+from command_line import here
 from edited import calls
 
 from gates.diagnosis.diagnose import diagnose, identify
@@ -128,6 +128,6 @@ CONVENTIONS = {"kto_loss": {}}
 def test_the_grade_is_differs(tmp_path: Path) -> None:
     """Never wrong."""
     (tmp_path / "mine.py").write_text(OWN)
-    done = gates("check", "preference.kto", "--subject", "./mine.py", "--no-minimise", cwd=tmp_path)
+    done = here("check", "preference.kto", "--subject", "./mine.py", "--no-minimise", cwd=tmp_path)
     text = " ".join(done.stdout.split())
     assert "DIFFERS kto_loss computes: z0 from the rows' own log-ratios, not from mismatched ones" in text, text

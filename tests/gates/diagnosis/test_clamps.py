@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 LOSS = """
 import numpy as np
@@ -48,7 +48,7 @@ NONE = {"ratio": None, "difference": None, "estimate": None}
 
 def lines(folder: Path, *gate: str, **sizes: float) -> str:
     (folder / "mine.py").write_text(LOSS.format(**{**NONE, **sizes}))
-    done = gates("check", *gate, "--subject", "./mine.py", "--no-minimise", cwd=folder)
+    done = here("check", *gate, "--subject", "./mine.py", "--no-minimise", cwd=folder)
     return " ".join(done.stdout.split())
 
 

@@ -161,11 +161,13 @@ def chosen(op: str) -> Iterator[str]:
         yield from firsts if pattern == FIRST else [name for name in names if fnmatch(name, f"*{pattern}")]
 
 
-OFTEN = 4  # `make test` tries the edits of every fourth case of an op, `make record` those of all
+OFTEN = 4  # `make test` tries a third of the edits of every fourth case of an op, `make record` all edits of all cases
 EDITED = [
-    pytest.param(op, name, index, marks=pytest.mark.long if index % OFTEN else (), id=f"{op}-{name}")
+    pytest.param(op, name, index, share, marks=marks, id=f"{op}-{name}-{words}")
     for op in NAMED
     for index, name in enumerate(chosen(op))
+    for share, words, marks in ((1, "all", pytest.mark.long), (3, "third", ()))
+    if share == 1 or index % OFTEN == 0
 ]
 
 
@@ -183,14 +185,19 @@ def test_the_oracle_computes_what_is_asked(op: str, name: str) -> None:
     assert len(samples) >= 4
 
 
-@pytest.mark.parametrize(("op", "name", "first"), EDITED)
-def test_each_edit_is_named(op: str, name: str, first: int) -> None:
+@pytest.mark.parametrize(("op", "name", "first", "share"), EDITED)
+def test_each_edit_is_named(op: str, name: str, first: int, share: int) -> None:
     """By its own words, or by those of another edit that is the same function of every input."""
-    assert misnamed(PROGRAMS[op], calls(PROGRAMS[op], name), every=NAMED[op][0], first=first) == []
+    assert misnamed(PROGRAMS[op], calls(PROGRAMS[op], name), every=share * NAMED[op][0], first=first) == []
 
 
 @pytest.mark.parametrize(
-    ("op", "name", "seed", "count"), DRAWN, ids=lambda value: value if isinstance(value, str) else ""
+    ("op", "name", "seed", "count"),
+    [
+        pytest.param(op, name, seed, count // share, marks=marks, id=f"{op}-{name}-{words}")
+        for op, name, seed, count in DRAWN
+        for share, words, marks in ((1, "all", pytest.mark.long), (2, "half", ()))
+    ],
 )
 def test_pairs_are_named(op: str, name: str, seed: int, count: int) -> None:
     """Two mistakes at once have the names of both, or of words that are the same function."""

@@ -5,30 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broken import verdicts
-
-BROKEN_ROLLOUT = """
-import numpy as np
-from gates.subjects.mlx_trainer import subject as whole
-
-def rollout(**inputs):
-    run = whole.rollout(**inputs)
-    if inputs["path"] == "batched":
-        {}
-    return run
-
-OPS = {{**whole.OPS, "rollout": rollout}}
-"""
-BROKEN_LOGPROBS = """
-import numpy as np
-from gates.subjects.mlx_trainer import subject as whole
-
-def completion_logprobs(**inputs):
-    return {"logprobs": whole.completion_logprobs(**inputs)["logprobs"] * np.float32("nan")}
-
-OPS = {**whole.OPS, "completion_logprobs": completion_logprobs}
-"""
-
+from broken import broken, verdicts
 
 LAYOUTS = """
 from gates.subjects.numpy_baseline import subject as whole
@@ -61,19 +38,20 @@ def test_a_layout_may_be_refused_and_nothing_else(tmp_path: Path, body: str, sta
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        ('run["logits"][0, 0, 3] = np.nan', "not finite at 1 draws"),
-        ('run["tokens"][0, 0] = 10**6', "each token below V"),
-        ('run["tokens"][0, 0] = -1', "negative token"),
-        ('run["lengths"] = run["lengths"] * 0', "has lengths [0"),
-        ('run["lengths"] = run["lengths"] + 1000', "has lengths ["),
-        ('run["uniforms"] = run["uniforms"] * np.nan', "did not use their keyed uniform"),
-        ('run["tokens"] = run["tokens"].astype(np.float32)', "has dtype float32"),
-        ('run["logits"] = np.flip(run["logits"], axis=2)', "unexplained differences"),
+        ('found["logits"][0, 0, 3] = np.nan', "not finite at 1 draws"),
+        ('found["tokens"][0, 0] = 10**6', "each token below V"),
+        ('found["tokens"][0, 0] = -1', "negative token"),
+        ('found["lengths"] = found["lengths"] * 0', "has lengths [0"),
+        ('found["lengths"] = found["lengths"] + 1000', "has lengths ["),
+        ('found["uniforms"] = found["uniforms"] * np.nan', "did not use their keyed uniform"),
+        ('found["tokens"] = found["tokens"].astype(np.float32)', "has dtype float32"),
+        ('found["logits"] = np.flip(found["logits"], axis=2)', "unexplained differences"),
     ],
 )
 def test_a_broken_rollout_fails(tmp_path: Path, damage: str, words: str) -> None:
     """NaN logits, impossible tokens and lengths, foreign draws and swapped logits fail, with the reason."""
-    for verdict in verdicts(tmp_path, BROKEN_ROLLOUT.format(damage), "rollout.row-alone.equals-batch"):
+    code = broken("rollout", f'if inputs["path"] == "batched": {damage}', "mlx_trainer")
+    for verdict in verdicts(tmp_path, code, "rollout.row-alone.equals-batch"):
         assert verdict.status == "wrong", verdict.reason
         assert words in verdict.reason
 
@@ -83,5 +61,6 @@ def test_a_broken_rollout_fails(tmp_path: Path, damage: str, words: str) -> None
 )
 def test_nan_logprobs_fail(tmp_path: Path, gate: str) -> None:
     """Log-probs that are NaN are the subject's failure, not a missing signal."""
-    for verdict in verdicts(tmp_path, BROKEN_LOGPROBS, gate):
+    code = broken("completion_logprobs", 'found["logprobs"] = found["logprobs"] * np.float32("nan")', "mlx_trainer")
+    for verdict in verdicts(tmp_path, code, gate):
         assert verdict.status == "wrong", verdict.reason

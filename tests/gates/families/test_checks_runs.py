@@ -27,7 +27,7 @@ from broken import broken, verdicts
         (
             "rollout.early-ends-save-time",
             "rollout",
-            "__import__('time').sleep(2 * (len(inputs['eos_ids']) > 0))",
+            "len(inputs['eos_ids']) and whole.OPS['rollout'](**{**inputs, 'eos_ids': inputs['eos_ids'][:0]})",
             "as a share",
         ),
         ("rollout.settings-act", "rollout", 'found["tokens"] = found["tokens"] * 0', "as a share"),

@@ -26,13 +26,12 @@ def test_every_input_of_a_call_is_described(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Worker, "call", spy)
     subjects = [load().subjects[name] for name in ("numpy", "rlkernels", "reference")]
-    with opened(Options(jobs=2, quick=True)) as executor:
-        for gate in load().gates.values():
-            for planned in plan([gate], subjects, quick=True, proof=True):
-                if all(called.get(op.name) == described[op.name] for op in gate.ops):
-                    break  # every input of its ops has been seen
-                executor.submit([planned])
-                list(executor.judged())
+    with opened(Options(quick=True)) as executor:
+        for subject in subjects:  # the fastest first; the others are asked for what it leaves unseen
+            for planned in plan([*load().gates.values()], [subject], quick=True, proof=True):
+                if any(called.get(op.name) != described[op.name] for op in planned.gate.ops):
+                    executor.submit([planned])
+                    list(executor.judged())
     called.pop("model_hash")
     assert provided >= set(described)
     assert called == described

@@ -39,8 +39,8 @@ class TestAllPathsShareIt:
     @pytest.mark.parametrize(
         ("mutant", "quantity"),
         [
-            ("temperature-inert-everywhere", "unexplained differences"),
-            ("top-p-inert-everywhere", "unexplained differences"),
+            pytest.param("temperature-inert-everywhere", "unexplained differences", marks=pytest.mark.long),
+            pytest.param("top-p-inert-everywhere", "unexplained differences", marks=pytest.mark.long),
             ("counter-off-everywhere", "draws that did not use their keyed uniform"),
         ],
     )
@@ -55,8 +55,15 @@ class TestAllPathsShareIt:
 class TestTheCalibrationIsDisturbed:
     """The noise from which a gate takes its limit is measured on the subject that it judges."""
 
-    @pytest.mark.parametrize("mutant", ["first-token-lost-everywhere", "naive-in-bfloat16"])
-    @pytest.mark.parametrize(("gate", "case"), [PATHS, SCORES], ids=["paths", "scores"])
+    @pytest.mark.parametrize(
+        ("mutant", "gate", "case"),
+        [
+            ("first-token-lost-everywhere", *PATHS),
+            pytest.param("first-token-lost-everywhere", *SCORES, marks=pytest.mark.long),
+            pytest.param("naive-in-bfloat16", *PATHS, marks=pytest.mark.long),
+            ("naive-in-bfloat16", *SCORES),
+        ],
+    )
     def test_it_is_the_subjects_fault(self, mutant: str, gate: str, case: str) -> None:
         """A limit that would let everything pass is no error of the gate."""
         found = verdict(mutant, gate, case)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import gates
+from command_line import here
 from doubles import DOUBLE, make_gate
 
 from gates.model import Bound, Case, ConfigurationError, Evidence, Mutant, Subject, Trial
@@ -61,11 +61,11 @@ def test_a_proof_of_nothing_exits_with_3(tmp_path: Path, first: bool) -> None:
 
 def test_the_header_counts_cases_of_proofs(tmp_path: Path) -> None:
     """The header's plan includes them, so that the file is complete."""
-    done = gates("prove", "weights.matches-definition", "--out", "o", cwd=tmp_path)
+    done = here("prove", "packing.order.as-placed", "--out", "o", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (file,) = (tmp_path / "o").glob("*.jsonl")
     run = read(file)
-    assert any(case.proof and not case.quick for case in load().gates["weights.matches-definition"].cases)
+    assert any(case.proof and not case.quick for case in load().gates["packing.order.as-placed"].cases)
     assert run.header.planned == len(run.verdicts) > 0
 
 

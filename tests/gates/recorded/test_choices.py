@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import gates
+from command_line import here
 from steps import EXAMPLE, verdicts, write
 
 from gates.recorded.finding import Finding
@@ -57,8 +57,19 @@ def of_loss(path: Path) -> Finding:
     return verdicts(path)["policy_loss"]
 
 
-@pytest.mark.parametrize("name", CHOICES)
-@pytest.mark.parametrize("times", [1, 16], ids=["small", "large"])
+LARGE = {"k1", "dapo"}  # large steps that `make test` tries, one of a KL and one of a mean; `make record` tries all
+
+
+@pytest.mark.parametrize(
+    ("times", "name"),
+    [
+        pytest.param(
+            times, name, marks=pytest.mark.long if times > 1 and name not in LARGE else (), id=f"{size}-{name}"
+        )
+        for times, size in ((1, "small"), (16, "large"))
+        for name in CHOICES
+    ],
+)
 def test_another_choice_differs_and_is_declared(tmp_path: Path, name: str, times: int) -> None:
     """With the settings that the finding names the same file is correct."""
     settings, said, declare = CHOICES[name]
@@ -143,12 +154,12 @@ def test_weights_of_another_correction_differ(tmp_path: Path) -> None:
 def test_the_screen_the_record_and_the_exit_code(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
     """Blue words, named; `--fail-on wrong` lets another choice pass."""
     write(tmp_path / "step.safetensors", computed({"kl_estimator": "k1"}))
-    done = gates("judge", "step.safetensors", *options, cwd=tmp_path)
+    done = here("judge", "step.safetensors", *options, cwd=tmp_path)
     words = " ".join(done.stdout.split())
     assert done.returncode == code, words
     assert "DIFFERS policy_loss[grpo] computes: KL by k1 (asked: k3); write `kl_estimator` 'k1' if it is meant" in words
     assert words.endswith(f"exit {code}: 1 differs, 2 correct")
-    record = json.loads(gates("judge", "step.safetensors", *options, "--json", cwd=tmp_path).stdout)
+    record = json.loads(here("judge", "step.safetensors", *options, "--json", cwd=tmp_path).stdout)
     finding = next(item for item in record["quantities"] if item["quantity"] == "policy_loss[grpo]")
     assert (finding["grade"], finding["declare"]) == ("differs", "write `kl_estimator` 'k1' if it is meant")
     assert record["exit_code"] == code

@@ -110,6 +110,7 @@ class TestEmptyRows:
         path = write(tmp_path / "step.safetensors", {**self.left_out(), "advantages": advantages})
         assert verdicts(path)["group_advantages"].status == "correct"
 
+    @pytest.mark.long  # both settings are tried alone
     def test_statistics_of_the_batch_without_them(self, tmp_path: Path) -> None:
         """The deviation of the kept groups: undeclared the setting is named."""
         kept = np.delete(STEP["rewards"], slice(4, 8))
@@ -137,13 +138,13 @@ class TestStatisticsOverTokens:
         a = (rewards - wide.mean()) / np.sqrt(wide.var(ddof=1) + np.float32(1e-8))
         return {"advantages": a.astype(np.float32)}
 
-    @pytest.mark.parametrize("baseline", ["batch", "mean"])
+    @pytest.mark.parametrize("baseline", ["batch", pytest.param("mean", marks=pytest.mark.long)])
     def test_declared_it_is_correct(self, tmp_path: Path, baseline: str) -> None:
         settings = {**self.settings, "baseline": baseline, "statistics": "tokens"}
         path = write(tmp_path / "step.safetensors", self.whitened(baseline), settings)
         assert verdicts(path)["group_advantages"].status == "correct"
 
-    @pytest.mark.parametrize("baseline", ["batch", "mean"])
+    @pytest.mark.parametrize("baseline", [pytest.param("batch", marks=pytest.mark.long), "mean"])
     def test_undeclared_the_setting_is_named(self, tmp_path: Path, baseline: str) -> None:
         path = write(tmp_path / "step.safetensors", self.whitened(baseline), {**self.settings, "baseline": baseline})
         finding = verdicts(path)["group_advantages"]

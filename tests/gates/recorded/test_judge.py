@@ -51,7 +51,7 @@ class TestExample:
 
     def test_a_correct_step_is_correct(self, tmp_path: Path) -> None:
         """Every quantity is correct; the loss counts the mistakes that it would reveal."""
-        findings = verdicts(write(tmp_path / "step.safetensors"))
+        findings = verdicts(write(tmp_path / "step.safetensors"), strength=True)
         assert {name: finding.status for name, finding in findings.items()} == {
             "group_advantages": "correct",
             "importance_weights": "unsupported",
@@ -443,7 +443,7 @@ class TestOnPolicy:
         tensors = defined(settings, old=None)
         file_settings = {**metadata(settings), "ratio": "on-policy"}
         path = write(tmp_path / "step.safetensors", tensors, file_settings, without=("old", "kl_estimator", "kl_ratio"))
-        finding = verdicts(path)["policy_loss"]
+        finding = verdicts(path, strength=True)["policy_loss"]
         assert finding.status == "correct"
         seen, known = (int(word) for word in finding.strength.split()[:3:2])
         assert seen < known - 20

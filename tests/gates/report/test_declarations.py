@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import gates
+from command_line import here
 
 from gates.model import Provided
 from gates.registry import load
@@ -86,7 +86,7 @@ def test_a_deviation_under_an_unknown_gate_is_reported(key: str, words: str) -> 
 def test_check_reports_it_on_stderr(tmp_path: Path, form: str) -> None:
     """`gates check` prints the note to stderr in every format, with the same exit code."""
     (tmp_path / "mine.py").write_text(SUBJECT)
-    done = gates(
+    done = here(
         "check", "advantages.matches-definition", "--quick", "--subject", "./mine.py", "--format", form, cwd=tmp_path
     )
     assert done.returncode == 3

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 TEXT = """
 from gates.subjects.numpy_baseline import subject as plain
@@ -21,7 +21,7 @@ RAISES = 'raise IndexError("no such row")'
 
 def check(folder: Path, body: str, *options: str) -> tuple[int, str]:
     (folder / "mine.py").write_text(TEXT.format(body=body))
-    done = gates(
+    done = here(
         "check", "advantages.matches-definition", "--subject", "./mine.py", "--no-minimise", *options, cwd=folder
     )
     return done.returncode, " ".join(done.stdout.split())
@@ -47,7 +47,7 @@ def test_what_is_declared_is_correct(tmp_path: Path) -> None:
     """The line names the declaration with which the same function is what is asked."""
     (tmp_path / "mine.py").write_text(TEXT.format(body=ANOTHER).replace('"ddof": (1,)', '"ddof": (0,)'))
     options = ["advantages.matches-definition", "--subject", "./mine.py"]
-    assert gates("check", *options, cwd=tmp_path).returncode == 0
+    assert here("check", *options, cwd=tmp_path).returncode == 0
 
 
 def test_hardening_costs_no_grade(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import RIGHT, gates
+from command_line import RIGHT, here
 from runs_on_file import HOSTILE, verdict, write
 
 from gates.report import github
@@ -111,7 +111,7 @@ class TestLocation:
             + WRONG.replace("def group", "@same\ndef group")
         )
         check = ("check", "sub/mine_gates.py", "advantages.matches-definition", "--quick", "--no-minimise")
-        done = gates(*check, "--format", "sarif", cwd=tmp_path)
+        done = here(*check, "--format", "sarif", cwd=tmp_path)
         assert done.returncode == 1, done.stderr
         (result,) = json.loads(done.stdout)["runs"][0]["results"]
         assert result["level"] == "error"
@@ -122,5 +122,5 @@ class TestLocation:
             "region": {"startLine": 11},
         }
         (file,) = (tmp_path / "results" / "runs").glob("*.jsonl")
-        assert gates("report", str(file), "--out", "a.sarif", cwd=tmp_path).returncode == 0
+        assert here("report", str(file), "--out", "a.sarif", cwd=tmp_path).returncode == 0
         assert (tmp_path / "a.sarif").read_text() == done.stdout

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import gates
+from command_line import here
 from runs_on_file import verdict, write
 
 from gates.errors import ConfigurationError
@@ -46,7 +46,7 @@ def check(folder: Path, body: str, *options: str, waiver: str = "") -> tuple[int
     (folder / "mine.py").write_text(TEXT.format(body=body))
     (folder / "gates.toml").write_text(waiver)
     command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--waivers", "gates.toml"]
-    done = gates(*command, "--no-minimise", *options, cwd=folder)
+    done = here(*command, "--no-minimise", *options, cwd=folder)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
@@ -147,7 +147,7 @@ class TestRecords:
         """Apart from the order of the cases and the seconds that each took."""
         folder = checked.parent.parent
         command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--no-minimise", "--format"]
-        printed = gates(*command, "jsonl", cwd=folder).stdout
+        printed = here(*command, "jsonl", cwd=folder).stdout
         rendered = "".join(render_files([checked], "jsonl", None))
 
         def timeless(text: str) -> list[dict[str, Any]]:

@@ -3,11 +3,11 @@
 import json
 import math
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import here
 from runs_on_file import header
 from typer.testing import CliRunner
 
@@ -295,8 +295,7 @@ class TestCommand:
 
     @staticmethod
     def gates(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "gates", "calibrate", "philox", "--jobs", "1", *options]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        return here("calibrate", "philox", "--jobs", "1", *options, cwd=folder)
 
     def test_seeds_add_up_over_sessions(self, tmp_path: Path) -> None:
         """Two seeds, then up to three: the second run judges one seed, the third none."""

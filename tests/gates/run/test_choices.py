@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import gates
+from command_line import here
 
 from gates.model import Provided
 from gates.registry import load
@@ -52,7 +52,7 @@ SELECT = ("loss.gspo.matches-definition", "loss.order-does-not-matter", "loss.va
 def judged(folder: Path, axes: str, weight: str) -> tuple[int, str, list[dict[str, str]]]:
     """Check GSPO with these declarations and this weight of a token."""
     (folder / "mine.py").write_text(axes + CODE.replace("WEIGHT", weight))
-    done = gates("check", *SELECT, "--subject", "./mine.py", "--no-minimise", "--out", str(folder / "out"), cwd=folder)
+    done = here("check", *SELECT, "--subject", "./mine.py", "--no-minimise", "--out", str(folder / "out"), cwd=folder)
     lines = next((folder / "out").glob("*.jsonl")).read_text().splitlines()
     records = [json.loads(line) for line in lines]
     return done.returncode, done.stdout, [record for record in records if record.get("record") == "verdict"]
@@ -93,7 +93,7 @@ def test_choices_that_do_not_go_together_are_unsupported(tmp_path: Path) -> None
 
 def test_an_unknown_word_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text('AXES = {"aggregation": ("tokenmean",)}\n' + CODE.replace("WEIGHT", BY_TOKENS))
-    done = gates("check", *SELECT, "--subject", "./mine.py", cwd=tmp_path)
+    done = here("check", *SELECT, "--subject", "./mine.py", cwd=tmp_path)
     assert "aggregation 'tokenmean', which no case asks for" in done.stdout + done.stderr
     assert "did you mean 'token-mean'?" in done.stdout + done.stderr
 

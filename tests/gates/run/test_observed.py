@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import CACHED
 from runs_on_file import verdict, write
 
 from gates.arithmetic.narrow import in_float32
@@ -21,6 +23,7 @@ from gates.report.formats import render
 from gates.report.grades import Grades
 from gates.report.labels import note
 from gates.results.jsonl import Results
+from gates.run.engines.pool import Pool
 from gates.run.execute import run
 from gates.run.observed import granted
 from gates.run.oracle_cache import OracleCache
@@ -90,7 +93,7 @@ def wide_cases(subject: Subject, gates: str = "") -> list[PlannedCase]:
 
 def judged(subject: Subject, gates: str = "") -> list[Verdict]:
     """Return the verdicts on the float64 cases that the subject supports."""
-    verdicts = (one.verdict for one in run(wide_cases(subject, gates), Options()))
+    verdicts = (one.verdict for one in run(wide_cases(subject, gates), Options(), partial(Pool, cached=CACHED)))
     return [verdict for verdict in verdicts if verdict.status != "unsupported"]
 
 

@@ -25,7 +25,7 @@ from gates.run.resume import resume, verdict
 from gates.run.shards import Shard
 from gates.worker.process import Hello
 
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = int(os.environ.get("KILLS", "2"))
 CASES = tuple(Case(f"c{n}", lambda rng: {}, limit_s=float(n + 1)) for n in range(6))
 PLAN = plan([make_gate(cases=CASES)], [Subject("s", Path("s.py"), "s")], quick=False)
 HEAD = records.header(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import records
-from command_line import gates
+from command_line import here
 from doubles import make_gate
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -329,17 +329,17 @@ def test_the_command_of_the_whole_names_no_shard(command: list[str], left: list[
 def test_the_commands_as_a_matrix_types_them(tmp_path: Path) -> None:
     """Two shards and a merge give the verdicts of the whole run, with its last line and exit code."""
     what = ["check", "philox", "packing", "--subject", "numpy", "--quick"]
-    alone = gates(*what, "--out", "alone", cwd=tmp_path)
+    alone = here(*what, "--out", "alone", cwd=tmp_path)
     for part in ("1/2", "2/2"):
-        done = gates(*what, "--out", "parts", "--shard", part, cwd=tmp_path)
+        done = here(*what, "--out", "parts", "--shard", part, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     files = [str(path) for path in (tmp_path / "parts").glob("*.jsonl")]
-    joined = gates("merge", *files, "--out", "whole.jsonl", cwd=tmp_path)
+    joined = here("merge", *files, "--out", "whole.jsonl", cwd=tmp_path)
     assert joined.returncode == alone.returncode == 0, joined.stderr
     assert joined.stdout.splitlines()[-1] == alone.stdout.splitlines()[-1]
     (one,) = (tmp_path / "alone").glob("*.jsonl")
     assert plain(one) == plain(tmp_path / "whole.jsonl")
-    again = gates("merge", *files, "--out", "whole.jsonl", cwd=tmp_path)
+    again = here("merge", *files, "--out", "whole.jsonl", cwd=tmp_path)
     assert again.returncode == 2
     assert "exists already" in again.stderr
 

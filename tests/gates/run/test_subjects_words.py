@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 from gates.run.compare import worst
 
@@ -39,7 +39,7 @@ OPS = {{"group_advantages": group_advantages}}
 def test_an_error_names_its_line(tmp_path: Path, body: str, tail: str, words: str) -> None:
     """The last frame that is the subject's own, and the remedy."""
     (tmp_path / "mine.py").write_text(SUBJECT.format(body=body, tail=tail))
-    done = gates(
+    done = here(
         "check",
         "advantages.matches-definition",
         "--quick",

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 from gates.model import Provided, Verdict
 from gates.results.jsonl import read
@@ -88,7 +88,7 @@ def test_what_no_preset_was_given_is_said_once() -> None:
 def test_a_run_says_so_and_exits_with_3(tmp_path: Path, select: str) -> None:
     """Also where another op held."""
     (tmp_path / "mine.py").write_text(SUNDAYS)
-    done = gates("check", select, "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+    done = here("check", select, "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
     assert done.returncode == 3, done.stdout
     words = " ".join(done.stdout.split())
     assert "token_kl of mine was not judged: " in words
@@ -103,4 +103,4 @@ def test_a_run_says_so_and_exits_with_3(tmp_path: Path, select: str) -> None:
 def test_an_op_that_no_chosen_gate_asks_is_not_said(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SUNDAYS)
     options = ["--quick", "--subject", "./mine.py", "--out", "o"]
-    assert gates("check", "advantages.matches-definition", *options, cwd=tmp_path).returncode == 0
+    assert here("check", "advantages.matches-definition", *options, cwd=tmp_path).returncode == 0

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from command_line import gates
+from command_line import here
 
 ONLY_THE_MEAN = """
 import numpy as np
@@ -21,7 +21,7 @@ CONVENTIONS = {"group_advantages": {"scale": ("group",), "eps_mode": ("add",), "
 def test_a_law_beyond_what_is_declared_is_unsupported(tmp_path: Path) -> None:
     """Leave-one-out and no scale are asked for within cases of the mean and of the group's scale."""
     (tmp_path / "mine.py").write_text(ONLY_THE_MEAN)
-    done = gates("check", "advantages.laws-hold", "--subject", "./mine.py", "--no-minimise", "-v", cwd=tmp_path)
+    done = here("check", "advantages.laws-hold", "--subject", "./mine.py", "--no-minimise", "-v", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "unsupported: mine: group_advantages of mine has baseline 'mean', not 'leave-one-out'" in done.stdout
     assert "advantages.laws-hold  correct 7 " in done.stdout
@@ -41,6 +41,6 @@ def test_a_missing_optional_input_is_unsupported(tmp_path: Path) -> None:
     """A function of the signature that users had before `ignore_index` passes the cases that do not give it."""
     (tmp_path / "mine.py").write_text(WITHOUT_OPTIONS)
     select = ("logprobs.selective.matches-definition", "--quick")
-    done = gates("check", *select, "--subject", "./mine.py", "--no-minimise", "-v", cwd=tmp_path)
+    done = here("check", *select, "--subject", "./mine.py", "--no-minimise", "-v", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert "unsupported: mine: selective_log_softmax does not take `ignore_index`, which is optional" in done.stdout

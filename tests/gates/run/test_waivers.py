@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import RIGHT, gates
+from command_line import RIGHT, here
 from doubles import make_gate
 from runs_on_file import write
 
@@ -197,7 +197,7 @@ class TestRun:
         (folder / "gates.toml").write_text(ENTRY.format(id=self.GATE, expires=expires))
         (folder / "below").mkdir()
         command = ["check", self.GATE, "--subject", "../mine.py", "--out", "o"]
-        done = gates(*command, cwd=folder / "below")
+        done = here(*command, cwd=folder / "below")
         (file,) = (folder / "below" / "o").glob("*.jsonl")
         return done.returncode, " ".join(done.stdout.split()), read_results(file)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import numpy as np
 import pytest
-from command_line import gates, here
+from command_line import here
 from counterexample_doubles import changed, run_test
 
 from gates.results.jsonl import read as read_results
@@ -66,7 +66,7 @@ class TestCommands:
     def test_a_failure_becomes_a_test(self, tmp_path: Path) -> None:
         """`check` names the file, `replay` fails and then holds, and the emitted test needs no Gates."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
-        done = gates("check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        done = here("check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         assert done.returncode == 1
         assert "(96 → 2 numbers): advantage: " in " ".join(done.stdout.split())
         (results,) = (tmp_path / "o").glob("*.jsonl")
@@ -75,50 +75,50 @@ class TestCommands:
         line = next(x for x in results.read_text().splitlines() if '"record":"counterexample"' in x)
         jsonschema.validate(json.loads(line), json.loads((ROOT / "results" / "schema.json").read_text()))
         file = f"o/{record.file}"
-        again = gates("replay", file, cwd=tmp_path)
+        again = here("replay", file, cwd=tmp_path)
         assert again.returncode == 1
         assert again.stdout.startswith("fails: mine · advantages.matches-definition · group-mean-add-ddof1-float")
-        assert gates("replay", file, "--subject", "numpy", cwd=tmp_path).returncode == 0
-        assert gates("replay", file, "--subject", "reference", "--json", cwd=tmp_path).returncode in {0, 3}
-        emitted = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
+        assert here("replay", file, "--subject", "numpy", cwd=tmp_path).returncode == 0
+        assert here("replay", file, "--subject", "reference", "--json", cwd=tmp_path).returncode in {0, 3}
+        emitted = here("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
         assert emitted.returncode == 0, emitted.stderr
         test = tmp_path / "tests" / "test_bug.py"
         assert "import gates" not in test.read_text()
         assert run_test(test) == 1
         (tmp_path / "mine.py").write_text(WRONG_DDOF.replace("ddof=0", "ddof=ddof"))
         assert run_test(test) == 0
-        assert gates("replay", file, cwd=tmp_path).returncode == 0
-        refused = gates("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
+        assert here("replay", file, cwd=tmp_path).returncode == 0
+        refused = here("replay", file, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path)
         assert (refused.returncode, "exists; name another" in refused.stderr) == (2, True)
 
     def test_a_resumed_run_shrinks_earlier_failures(self, tmp_path: Path) -> None:
         """A resumed run with nothing left to judge shrinks the remaining failures."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         command = ["check", "advantages.matches-definition", "--quick", "--subject", "./mine.py"]
-        assert gates(*command, "--out", "o", cwd=tmp_path).returncode == 1
+        assert here(*command, "--out", "o", cwd=tmp_path).returncode == 1
         (results,) = (tmp_path / "o").glob("*.jsonl")
         shutil.rmtree(results.with_suffix(".counterexamples"))
         whole = results.read_text().splitlines(keepends=True)
         kept = [line for line in whole if not line.startswith(('{"record":"counterexample"', '{"record":"summary"'))]
         assert len(kept) == len(whole) - 2
         results.write_text("".join(kept))
-        done = gates(*command, "--resume", str(results), cwd=tmp_path)
+        done = here(*command, "--resume", str(results), cwd=tmp_path)
         assert (done.returncode, done.stdout.count("smallest input (")) == (1, 1)
         (record,) = read_results(results).counterexamples
         assert (tmp_path / "o" / str(record.file)).is_file()
         before = results.read_bytes()
-        assert gates(*command, "--resume", str(results), cwd=tmp_path).returncode == 1
+        assert here(*command, "--resume", str(results), cwd=tmp_path).returncode == 1
         assert results.read_bytes() == before
 
     def test_a_claim_about_several_calls_needs_gates(self, tmp_path: Path) -> None:
         """If no single output is compared, the test runs the gate on the counterexample's file."""
         (tmp_path / "mine.py").write_text(POISONED)
         options = ["--quick", "--subject", "./mine.py", "--out", "o", "--strict"]
-        done = gates("check", "loss.padding-is-inert", *options, cwd=tmp_path)
+        done = here("check", "loss.padding-is-inert", *options, cwd=tmp_path)
         assert done.returncode == 1
         (file,) = (tmp_path / "o").glob("*/*.safetensors")
         assert elements(read(file).inputs) <= 10
-        assert gates("replay", str(file), "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
+        assert here("replay", str(file), "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
         assert (tmp_path / "test_bug.safetensors").is_file()
         assert run_test(tmp_path / "test_bug.py") == 1
         assert run_test(tmp_path / "test_bug.py", "numpy") == 0
@@ -127,13 +127,12 @@ class TestCommands:
         """The file holds the model's recipe and a cut, and the emitted test judges it again."""
         (tmp_path / "mine.py").write_text(DEAF)
         options = ["--quick", "--subject", "./mine.py", "--out", "o"]
-        done = gates("check", "rollout.log-probs.match-definition", *options, cwd=tmp_path)
+        done = here("check", "rollout.log-probs.match-definition", *options, cwd=tmp_path)
         assert done.returncode == 1
         assert "at most 60 s each; Ctrl-C keeps the smallest so far" in done.stderr
         assert "(768 → 2 tokens)" in " ".join(done.stdout.split())
         (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
-        assert gates("replay", file, cwd=tmp_path).returncode == 1
-        assert gates("replay", file, "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
+        assert here("replay", file, "--emit-test", "--out", "test_bug.py", cwd=tmp_path).returncode == 0
         assert run_test(tmp_path / "test_bug.py") == 1
         assert run_test(tmp_path / "test_bug.py", "reference") == 0
 
@@ -154,18 +153,18 @@ class TestCommands:
         assert "when the search was ended" in errors or "it was stopped before anything smaller was found" in errors
         (results,) = (tmp_path / "o").glob("*.jsonl")
         assert read_results(results).summary is not None
-        assert gates("replay", str(next((tmp_path / "o").glob("*/*.safetensors"))), cwd=tmp_path).returncode == 1
+        assert here("replay", str(next((tmp_path / "o").glob("*/*.safetensors"))), cwd=tmp_path).returncode == 1
 
     def test_a_timeout_is_not_shrunk(self, tmp_path: Path) -> None:
         """The output gives the reason; the file fails again, and so does its test."""
         (tmp_path / "mine.py").write_text(HANGS)
         options = ["--quick", "--subject", "./mine.py", "--out", "o", "--time-limit", "0.2"]
-        done = gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
+        done = here("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
         assert "takes the whole time limit at each try" in " ".join(done.stdout.split())
         (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
-        again = gates("replay", file, "--subject", "numpy", cwd=tmp_path)
+        again = here("replay", file, "--subject", "numpy", cwd=tmp_path)
         assert (again.returncode, again.stdout.split(":")[0]) == (0, "holds")
-        assert gates("replay", file, "--subject", "numpy", "--emit-test", cwd=tmp_path).returncode == 0
+        assert here("replay", file, "--subject", "numpy", "--emit-test", cwd=tmp_path).returncode == 0
         (test,) = tmp_path.glob("test_*.py")
         assert "not shrunk" in test.read_text()
 
@@ -173,10 +172,10 @@ class TestCommands:
         """Of the command, else of the project; a call that hangs then fails the test as fast."""
         (tmp_path / "mine.py").write_text(HANGS)
         options = ["--quick", "--subject", "./mine.py", "--out", "o", "--time-limit", "0.2"]
-        gates("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
+        here("check", "advantages.unscored-rewards", *options, cwd=tmp_path)
         (file,) = (str(path) for path in (tmp_path / "o").glob("*/*.safetensors"))
         command = ["replay", file, "--emit-test", "--time-limit", "0.2", "--out", "test_bug.py"]
-        assert gates(*command, cwd=tmp_path).returncode == 0
+        assert here(*command, cwd=tmp_path).returncode == 0
         assert "TIME_LIMIT = 0.2  # seconds of each call" in (tmp_path / "test_bug.py").read_text()
         start = time.monotonic()
         assert run_test(tmp_path / "test_bug.py") == 1
@@ -185,7 +184,7 @@ class TestCommands:
     def test_a_library_that_is_not_installed_is_reported(self, tmp_path: Path) -> None:
         """The subject is skipped, and the line names interpreter and remedy."""
         (tmp_path / "mine.py").write_text("import no_such_library\nOPS = {}\n")
-        done = gates("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
+        done = here("check", "kl.k1*", "--quick", "--subject", "./mine.py", "--out", "o", cwd=tmp_path)
         assert done.returncode == 3
         assert f"{sys.executable} runs the file: install what it imports there" in " ".join(done.stdout.split())
 
@@ -194,11 +193,11 @@ class TestCommands:
         (tmp_path / "mine.py").write_text(POISONED)
         python = ["--python", sys.executable]
         options = ["--quick", "--subject", "./mine.py", "--out", "o", "--strict", *python]
-        done = gates("check", "loss.padding-is-inert", *options, cwd=tmp_path)
+        done = here("check", "loss.padding-is-inert", *options, cwd=tmp_path)
         (line,) = (line for line in done.stdout.splitlines() if line.strip().startswith("gates replay "))
         assert line.endswith(f" --python {sys.executable}")
         file = line.split()[2]
-        assert gates("replay", file, *python, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path).returncode == 0
+        assert here("replay", file, *python, "--emit-test", "--out", "tests/test_bug.py", cwd=tmp_path).returncode == 0
         text = (tmp_path / "tests" / "test_bug.py").read_text()
         assert "Path(__file__).parent / '../mine.py'" in text
         assert str(tmp_path) not in text
@@ -216,10 +215,10 @@ class TestCommands:
         (tmp_path / "here").mkdir()
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         options = ["--quick", "--subject", "../mine.py", "--time-limit", "30"]
-        done = gates("check", "advantages.matches-definition", *options, cwd=tmp_path / "here")
+        done = here("check", "advantages.matches-definition", *options, cwd=tmp_path / "here")
         (line,) = (line for line in done.stdout.splitlines() if line.strip().startswith("gates replay "))
         assert line.endswith(" --subject ../mine.py --time-limit 30")
-        again = gates(*shlex.split(line)[1:], cwd=tmp_path / "here")
+        again = here(*shlex.split(line)[1:], cwd=tmp_path / "here")
         assert again.stdout.startswith("fails: mine · advantages.matches-definition · ")
 
     @pytest.mark.parametrize("by_project", [False, True])
@@ -251,10 +250,10 @@ class TestCommands:
         (tmp_path / "mine.py").write_text(f"import os\nos.environ['LIBRARY']\n{WRONG_DDOF}")
         (tmp_path / "pyproject.toml").write_text('[tool.gates]\nsubjects = ["mine.py"]\npython = "venv/bin/python"\n')
         (tmp_path / "below").mkdir()
-        done = gates("check", "advantages.matches-definition", "--quick", "--out", "o", cwd=tmp_path / "below")
+        done = here("check", "advantages.matches-definition", "--quick", "--out", "o", cwd=tmp_path / "below")
         assert done.returncode == 1
         (file,) = (tmp_path / "below" / "o").glob("*/*.safetensors")
-        again = gates("replay", str(file), cwd=tmp_path)
+        again = here("replay", str(file), cwd=tmp_path)
         assert again.stdout.startswith("fails: mine · advantages.matches-definition · ")
         assert "did not start" not in again.stdout
 
@@ -262,7 +261,7 @@ class TestCommands:
         """`--no-minimise` writes no file and no line."""
         (tmp_path / "mine.py").write_text(WRONG_DDOF)
         command = ["check", "advantages.matches-definition", "--subject", "./mine.py", "--out", "o", "--no-minimise"]
-        assert gates(*command, cwd=tmp_path).returncode == 1
+        assert here(*command, cwd=tmp_path).returncode == 1
         assert [path.suffix for path in (tmp_path / "o").iterdir()] == [".jsonl"]
 
     def test_a_data_file_does_not_choose_code(self, tmp_path: Path) -> None:
@@ -272,10 +271,10 @@ class TestCommands:
         name = 'x"""\nopen("ran", "w")\n"""'
         evil = changed(entry=str(tmp_path / "evil.py"), subject=name, words='"""')
         write(tmp_path / "here" / "c.safetensors", evil)
-        done = gates("replay", "c.safetensors", cwd=tmp_path / "here")
+        done = here("replay", "c.safetensors", cwd=tmp_path / "here")
         assert (done.returncode, "is not below this folder" in " ".join(done.stderr.split())) == (2, True)
         options = ["--subject", "numpy", "--emit-test", "--out", "test_c.py"]
-        gates("replay", "c.safetensors", *options, cwd=tmp_path / "here")
+        here("replay", "c.safetensors", *options, cwd=tmp_path / "here")
         run_test(tmp_path / "here" / "test_c.py")
         assert not list(tmp_path.rglob("ran"))
 

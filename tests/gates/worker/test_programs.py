@@ -4,12 +4,12 @@ import json
 import re
 import shutil
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import here
 
 from gates.subjects import catalogue
 from gates.worker import frames, process
@@ -51,19 +51,13 @@ def program(folder: Path, body: str) -> Path:
     return file
 
 
-def gates(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gates", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False
-    )
-
-
 @pytest.mark.skipif(not shutil.which("perl"), reason="there is no Perl here, in which the example is written")
 class TestExample:
     """The example in Perl."""
 
     def test_it_passes_its_gates(self, tmp_path: Path) -> None:
         """All three estimators pass; other ops are unsupported."""
-        done = gates("check", "kl.k1", "kl.k2", "kl.k3", "--subject", str(EXAMPLE), cwd=tmp_path)
+        done = here("check", "kl.k1", "kl.k2", "kl.k3", "--subject", str(EXAMPLE), cwd=tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.splitlines()[-1] == "exit 0: all 3 correct"
         assert re.search(r"correct +token_kl\[k1\] · token_kl\[k2\] · token_kl\[k3\]", done.stdout)
@@ -73,7 +67,7 @@ class TestExample:
         wrong = tmp_path / "wrong"
         wrong.write_text(EXAMPLE.read_text().replace("? -$d :", "? $d :"))
         wrong.chmod(0o755)
-        done = gates("check", "kl.k1", "--quick", "--subject", "./wrong", cwd=tmp_path)
+        done = here("check", "kl.k1", "--quick", "--subject", "./wrong", cwd=tmp_path)
         assert done.returncode == 1
         assert re.search(r"smallest input \(\d+ → [23] numbers\)", done.stdout)
 

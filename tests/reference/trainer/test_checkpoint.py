@@ -22,7 +22,7 @@ from gates_reference.trainer.config import read, write
 from gates_reference.trainer.engine import rollout
 from gates_reference.trainer.loop import run as loop_run
 
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = int(os.environ.get("KILLS", "2"))
 
 
 class StopError(Exception):

@@ -35,12 +35,12 @@ def _file(folder: Path, **changed: Any) -> Path:
 def test_a_family_whose_rows_cannot_be_batched(tmp_path: Path) -> None:
     """By default it trains by a path that works and a note says so; where the configuration names another, one sentence."""
     file = str(_file(tmp_path, model={"tiny": {"family": "gemma2"}}, rollout={"path": "auto"}))
-    done = gates("trainer", "train", file, "--set", "loop.steps=1", cwd=tmp_path)
+    done = here("trainer", "train", file, "--set", "loop.steps=1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "note: rollouts go one prompt at a time (path 'prefix'), slower than a batch: " in done.stderr
     assert "gemma2" in done.stderr
     named = ("--set", "rollout.path=batched", "--set", "output.folder=other")
-    refused = gates("trainer", "train", file, *named, cwd=tmp_path)
+    refused = here("trainer", "train", file, *named, cwd=tmp_path)
     assert refused.returncode == 2
     assert "use path 'prefix'" in refused.stderr
     assert "Traceback" not in refused.stderr
@@ -56,30 +56,30 @@ def test_a_run_from_start_to_end(tmp_path: Path) -> None:
     ), done.stderr
     facts = json.loads(done.stdout)
     assert facts["steps"] == 2
-    again = gates("trainer", "train", file, cwd=tmp_path)
+    again = here("trainer", "train", file, cwd=tmp_path)
     assert again.returncode == 2
     assert "--resume" in again.stderr
-    resumed = gates("trainer", "train", file, "--resume", cwd=tmp_path)
+    resumed = here("trainer", "train", file, "--resume", cwd=tmp_path)
     assert resumed.stdout.startswith("2 steps, all of them taken before, adapters ")
     assert facts["adapter_digest"][:12] in resumed.stdout
     tuned, base = (
-        json.loads(gates("trainer", "evaluate", file, "--json", *more, cwd=tmp_path).stdout)
+        json.loads(here("trainer", "evaluate", file, "--json", *more, cwd=tmp_path).stdout)
         for more in ((), ("--base",))
     )
     assert tuned["adapter"].endswith("step-00000002")
     assert base["adapter"] == ""
     assert tuned["completions"] == base["completions"] == 8
     options = ["--set", "rollout.temperature=0", "--set", "rollout.samples_per_prompt=1"]
-    greedy = gates("trainer", "evaluate", file, *options, "--set", "algorithm.name=rloo", cwd=tmp_path)
+    greedy = here("trainer", "evaluate", file, *options, "--set", "algorithm.name=rloo", cwd=tmp_path)
     assert greedy.stderr.startswith("gates: note: rollout.top_p is 0.9 and nothing reads it"), greedy.stderr
     assert greedy.returncode == 0
     options = ["--prompt", "1+2=", "--prompt", "3+4=", "--samples", "2", "--max-tokens", "3", "--json"]
-    first, second = (json.loads(gates("trainer", "generate", file, *options, cwd=tmp_path).stdout) for _ in range(2))
+    first, second = (json.loads(here("trainer", "generate", file, *options, cwd=tmp_path).stdout) for _ in range(2))
     assert first == second
-    bare = json.loads(gates("trainer", "generate", file, *options, "--base", cwd=tmp_path).stdout)
+    bare = json.loads(here("trainer", "generate", file, *options, "--base", cwd=tmp_path).stdout)
     assert [one["logprob"] for one in bare] != [one["logprob"] for one in first]
     newest = str(tmp_path / "run" / "checkpoints" / "step-00000002")
-    named = json.loads(gates("trainer", "generate", file, *options, "--adapter", newest, cwd=tmp_path).stdout)
+    named = json.loads(here("trainer", "generate", file, *options, "--adapter", newest, cwd=tmp_path).stdout)
     assert named == first
     assert [(one["prompt"], one["sample"]) for one in first] == [("1+2=", 0), ("1+2=", 1), ("3+4=", 0), ("3+4=", 1)]
     assert all(1 <= len(one["tokens"]) <= 3 for one in first)
@@ -191,12 +191,12 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
         "    if len(calls.read_text()) == 4: raise KeyboardInterrupt\n"
         "    return [len(c) % 3 for c in completions]\n"
     )
-    done = gates("trainer", "train", str(file), "--set", "optimizer.learning_rate=2e-3", cwd=tmp_path)
+    done = here("trainer", "train", str(file), "--set", "optimizer.learning_rate=2e-3", cwd=tmp_path)
     assert done.returncode == 130, done.stderr
     assert "interrupted; the newest checkpoint is of step 2; go on with: gates trainer train" in done.stderr
     command = shlex.split(done.stderr.partition("go on with: gates ")[2])
     assert command == ["trainer", "train", str(file), "--set", "optimizer.learning_rate=2e-3", "--resume"]
-    resumed = gates(*command, cwd=tmp_path)
+    resumed = here(*command, cwd=tmp_path)
     assert resumed.stdout.startswith("4 steps"), resumed.stderr
 
 
@@ -280,16 +280,16 @@ def test_ones_own_data_and_reward(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     options = ["--set", "model={tiny = {hidden = 32}}", "--set", "data.chat_options={}", "--set", "loop.steps=1"]
     more = ["--set", "loop.evaluate_every_steps=1", "--set", "rollout.max_tokens=6", "--json"]
-    dry = gates("trainer", "train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    dry = here("trainer", "train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
     assert dry.returncode == 0, dry.stderr
-    done = gates("trainer", "train", "examples/own-data.toml", *options, *more, cwd=tmp_path)
+    done = here("trainer", "train", "examples/own-data.toml", *options, *more, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "runs" / "own-data"
     (line,) = runs.lines(folder)
     assert {"reward_accuracy_mean", "reward_names_the_unit_mean"} <= set(line)
     assert runs.lines(folder, "evaluations")[0]["prompts"] == 2
     (tmp_path / "examples" / "own_data.jsonl").unlink()
-    gone = gates("trainer", "train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
+    gone = here("trainer", "train", "examples/own-data.toml", *options, "--dry-run", cwd=tmp_path)
     assert gone.returncode == 2
     assert "own_data.jsonl: cannot be read" in gone.stderr
 

@@ -83,8 +83,8 @@ ALONGSIDE: Mapping[str, Tables] = {
     "stored": {"algorithm": {"settings": {}, "old_logprobs": "stored"}},
     "best-of-n": {"algorithm": {"name": "best_of_n", "settings": {}}},
 }
-OFTEN = {"grpo", "dapo", "dpo"}
-"""Algorithms that `make test` tries, of every kind one; test_algorithms_options.py has all of them without a run."""
+OFTEN = {"grpo", "dpo"}
+"""Algorithms that `make test` tries, one that samples and one of pairs; test_algorithms_options.py has all of them without a run."""
 MORE = {"grpo", "rloo", "dapo"}
 """Algorithms whose settings are tried beside others too; their rules are those of all."""
 SAMPLE = {("grpo", "kl")}

@@ -15,7 +15,7 @@ from gates.subjects.peers import environments
 
 ROOT = Path(__file__).resolve().parents[4]
 ADAPTERS = {name: peer for name, peer in environments.peers().items() if peer.subject}
-OFTEN = ("verl",)  # one of those with most ops; the others are asked by `make record`
+OFTEN = ("mlx-lm-lora",)  # it imports in two seconds; the others are asked by `make record`
 TRACED = """
 import functools, importlib.util, os, sys
 

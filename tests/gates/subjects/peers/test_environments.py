@@ -122,6 +122,7 @@ class TestEnvironment:
 class TestSync:
     """Making an environment."""
 
+    @pytest.mark.parametrize("tool", ["uv", pytest.param("pip", marks=pytest.mark.long)], indirect=True)
     @pytest.mark.usefixtures("tool", "wheel")
     def test_interrupted_sync_starts_over(self, peer: Peer) -> None:
         """After Ctrl-C the environment is not ready; the next sync starts over, and the one after it is quick."""
