@@ -53,7 +53,7 @@ TRAINING = "docs/training.md"  # a minute of training; the commands themselves a
     [pytest.param(name, marks=pytest.mark.long if name == TRAINING else ()) for name in DOCUMENTS if commands(name)],
 )
 @pytest.mark.timeout(900)
-def test_every_command_runs(document: str, tmp_path: Path) -> None:
+def test_every_command_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CI runs the `make` targets and all tests, whose commands collect here; others run next to the document's files."""
     ci = (ROOT / ".ci" / "run").read_text() + (ROOT / "Makefile").read_text()  # targets that CI runs
     for name, text in (files("README.md") | files(document)).items():
@@ -62,6 +62,9 @@ def test_every_command_runs(document: str, tmp_path: Path) -> None:
     for name in ("examples", "results", "gates", "tests", "tools", "pyproject.toml"):
         if not (tmp_path / name).exists():
             (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.setenv(
+        "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    )  # the programs of this environment
     for arguments, code in commands(document):
         assert arguments[0] in PROGRAMS, f"{document} shows {arguments[0]}, which no test runs; use a block of `text`"
         if arguments[0] == "make" or arguments == ["pytest", "-m", "fast"]:
@@ -84,11 +87,8 @@ def test_every_command_runs(document: str, tmp_path: Path) -> None:
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, with the programs of this environment."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=folder, env=environment, check=False, timeout=600
-    )
+    """Run a command in a folder."""
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False, timeout=600)
 
 
 def test_readme_fits_on_a_few_screens() -> None:
