@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import model_families  # noqa: E402 - after the path
+import xray_proof  # noqa: E402
 
 from gates.config.settings import settings_schema  # noqa: E402
 from gates.registry import load  # noqa: E402
@@ -68,6 +69,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
 TABLES: Mapping[str, tuple[str, Callable[[], str]]] = {  # parts of a page, between two comments that name them
     "README.md": ("table", _subjects),
     "docs/benchmarks.md": ("speed", lambda: speed_summary([read_speed(path) for path in SPEEDS])),
+    "docs/xray.md": ("trainers", xray_proof.table),
     "docs/training.md": ("families", lambda: model_families.table(model_families.recorded())),
 }
 FILES = (*PAGES, *TABLES)
