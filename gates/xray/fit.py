@@ -26,6 +26,7 @@ class Fit:
     Attributes:
         coefficients: of each column; NaN where it has no number.
         errors: standard error of each.
+        least: the least solution of all columns, 0 for those left out: equal columns have their sum in equal parts.
         unexplained: share of the gradient that no column explains.
         condition: of the columns, scaled to length 1.
         rounding: share of a length that one backward pass of the script's dtype adds.
@@ -36,6 +37,7 @@ class Fit:
 
     coefficients: Array
     errors: Array
+    least: Array
     unexplained: float
     condition: float
     rounding: float
@@ -72,10 +74,10 @@ def fit(update: Update) -> Fit:
     rough = np.divide(COLUMN * ROUNDING * norms.max(initial=0.0), norms, out=np.ones(len(norms)), where=norms > 0)
     flat = rough > KNOWN
     used = np.flatnonzero(norms > LEAST * norms.max(initial=0.0))
-    coefficients, errors = np.full(len(norms), np.nan), np.full(len(norms), np.nan)
+    coefficients, errors, least = np.full(len(norms), np.nan), np.full(len(norms), np.nan), np.zeros(len(norms))
     flat_columns = tuple(map(int, np.flatnonzero(flat)))
     if not len(used):
-        return Fit(coefficients, errors, float(size > 0), 1.0, rounding, size, (), flat_columns)
+        return Fit(coefficients, errors, least, float(size > 0), 1.0, rounding, size, (), flat_columns)
     columns = sketch if len(used) == len(norms) else sketch[used]
     inverse, leak, condition = _inverse((columns @ columns.T) / np.outer(norms[used], norms[used]), rounding)
     scaled, left = np.zeros(len(used)), gradient
@@ -89,12 +91,13 @@ def fit(update: Update) -> Fit:
     separable = np.diag(leak) <= LEAK
     numbered = separable & ~flat[used]
     kept = used[numbered]
+    least[used] = scaled / norms[used]
     coefficients[kept] = (scaled / norms[used])[numbered]
     own = np.hypot(rounding, rough[kept]) * coefficients[kept]
     errors[kept] = np.hypot(np.sqrt(diagonal)[numbered] / norms[kept], own)
     unexplained = residual / size * (len(gradient) / spare) ** 0.5 if size else 0.0
     groups = tuple(tuple(int(used[k]) for k in group) for group in _groups(leak, separable | flat[used]))
-    return Fit(coefficients, errors, min(1.0, unexplained), condition, rounding, size, groups, flat_columns)
+    return Fit(coefficients, errors, least, min(1.0, unexplained), condition, rounding, size, groups, flat_columns)
 
 
 def _inverse(gram: Array, rounding: float) -> tuple[Array, Array, float]:

@@ -96,12 +96,15 @@ def _cannot(processes: Iterable[Process]) -> list[str]:
     sentences = []
     for part in processes:
         sentences += [str(event.get("reason", "")) for event in part.of("cannot")]
-        sentences += [
-            f"an update was too large to record: {event.get('columns')} tokens, about {event.get('seconds')} s; use fewer or "
-            "shorter rows, or a smaller model"
-            for event in part.of("too large")
-        ]
+        sentences += [_too_large(event) for event in part.of("too large")]
     return sentences
+
+
+def _too_large(event: Event) -> str:
+    return (
+        f"an update of {int(event.get('columns', 0)):,} tokens was too large to record (about {float(event.get('seconds', 0)):.0f} s): "
+        "take fewer or shorter rows or a smaller model, or fit some parameters only (--parameters '*lora*')"
+    )
 
 
 def _by_rank(folder: Path, processes: Sequence[Process]) -> dict[int, Process]:

@@ -29,13 +29,14 @@ TOPICS = {  # of readings, in the order in which they are shown
         "padding",
         "within rows",
     ),
-    "ratio, KL": ("second update", "clip of the ratio", "KL"),
+    "ratio, KL": ("second update", "ratio", "clip of the ratio", "KL"),
     "gradient": (
         "explained",
         "the entropy",
         "the KL over the vocabulary",
         "the router's loss",
         "outside",
+        "parameters",
         "clip of the norm",
     ),
     "optimizer": ("update", "moved"),
@@ -105,7 +106,8 @@ class ShownRow:
         length: tokens of the completion.
         start: number of the first token that trains, from 1; None where none does.
         total: sum of the parts.
-        least, largest: of the completion's own trained tokens; None where there is none.
+        least, largest: of the completion's own trained tokens, one number where they are equal within their errors; None where
+            there is none.
         marks: whether first, last and closing token train: "✓", "–", "?", or " " where there is none.
     """
 
@@ -147,6 +149,9 @@ def _row(step: Step, index: int, largest: float) -> ShownRow:
     training = [token.number for token in tokens if token.ground in {"up", "down"}]
     own = [tokens[int(position)] for position in step.own(index)]
     values = [token.value for token in own if token.ground in {"up", "down"} and token.value is not None]
+    errors = [token.error or 0.0 for token in own]
+    if values and max(values) - min(values) <= 2 * quantile(len(values)) * max(errors):
+        values = [float(np.median(values))]
     completion = row.completion
     ends = (
         row.begin,

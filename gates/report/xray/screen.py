@@ -21,7 +21,17 @@ MOST_ROWS = 16  # rows of a screen
 MOST_CHANGES = 12
 STYLES = {"attention": "yellow", "cannot tell": "blue"}
 COLOURS = {"up": (0, 114, 178), "down": (213, 94, 0)}  # blue and vermilion, which colour-blind people tell apart
-HEAD = f"{'row':>5} {'tokens':>6} {'from':>5}  {'pushed':6} {'sum':>9}  {'coefficient':24} first last end"
+CELLS = (  # heading and columns of a row's line; a number is never cut: what does not fit is left out from the right
+    ("row", 5),
+    ("tokens", 6),
+    ("from", 5),
+    ("pushed", -7),
+    ("sum", 9),
+    ("coefficient", -24),
+    ("first", 5),
+    ("last", 4),
+    ("end", 3),
+)
 
 
 def lines(xray: Xray, width: int, *, tokens: bool = False, colour: bool = False) -> list[Text]:
@@ -109,9 +119,9 @@ def _conclusion(kind: str, text: str, width: int) -> list[Text]:
 
 
 def _rows(rows: Sequence[ShownRow], width: int, *, tokens: bool, colour: bool) -> list[Text]:
-    screen = [Text(HEAD[:width].rstrip(), style="dim")]
+    screen = [Text(_cells([name for name, _ in CELLS], width), style="dim")]
     for row in rows if tokens else rows[:MOST_ROWS]:
-        screen.append(Text(_line(row)[:width].rstrip()))
+        screen.append(Text(_cells(_line(row), width)))
         if tokens:
             screen += _tokens(row, width, colour=colour)
     left = len(rows) - MOST_ROWS
@@ -120,11 +130,20 @@ def _rows(rows: Sequence[ShownRow], width: int, *, tokens: bool, colour: bool) -
     return screen
 
 
-def _line(row: ShownRow) -> str:
+def _cells(texts: Sequence[str], width: int) -> str:
+    """Return a row's line: numbers on the right of their column, words on the left."""
+    line, end = "", -1
+    for text, (_, columns) in zip(texts, CELLS, strict=True):
+        end += abs(columns) + (1 if columns > 0 else 2)
+        if end <= width:
+            line += f" {text:>{columns}}" if columns > 0 else f"  {text:{-columns}}"
+    return line[1:].rstrip()
+
+
+def _line(row: ShownRow) -> list[str]:
     start = "–" if row.start is None else str(row.start)
     total = "0" if row.start is None else number(row.total)
-    first, last, end = row.marks
-    return f"{row.number:>5} {row.length:>6} {start:>5}  {row.pushed:6} {total:>9}  {_range(row):24} {first:^5} {last:^4} {end:^3}"
+    return [str(row.number), str(row.length), start, row.pushed, total, _range(row), *row.marks]
 
 
 def _range(row: ShownRow) -> str:

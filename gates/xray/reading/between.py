@@ -39,7 +39,7 @@ class Rows:
 def readings(context: Context) -> list[Reading]:
     """Return how rows weigh."""
     kind = objective.kind(context)
-    if not context.fitting or not kind:
+    if not context.fitting or kind in {"", "unpaired"}:
         return []
     if kind == "preference":
         return _pairs(context, objective.readings(context)[0].numbers["pairs"])
@@ -53,7 +53,9 @@ def readings(context: Context) -> list[Reading]:
         ones = np.ones(context.rows)
         return [_decided(context, ways, lambda way: _proportional(way, ones), "every row is pushed alike", ones)]
     reading = _decided(context, ways, lambda way: _sums_to_zero(context, way), "advantages of a group sum to 0")
-    return [] if context.trained_before and reading.kind != "read" else [reading]  # ratios of rows act as well
+    told = reading.kind == "read" or bool(reading.numbers.get("fitting"))
+    silent = context.trained_before or not objective.sampled(context)  # ratios of rows act as well, or no law holds
+    return [] if silent and not told else [reading]
 
 
 def _weights(context: Context) -> tuple[Array, Array]:
@@ -115,8 +117,8 @@ def _decided(
     if fitting:
         alike = len(set(lengths.tolist())) == 1
         why = f"all rows have {plural(int(lengths[0]), 'token')}" if alike else "the rows do not tell them apart"
-        sentence = f"{some(fitting)} look alike: {why}"
-        return Reading("between rows", "cannot tell", sentence, law, "record rows of different lengths", numbers)
+        remedy = f"record rows of different lengths{'' if alike else ' in each forward pass'}"
+        return Reading("between rows", "cannot tell", f"{some(fitting)} look alike: {why}", law, remedy, numbers)
     sentence = (
         "rows weigh in no way that makes a group's advantages sum to 0"
         if "sum" in law

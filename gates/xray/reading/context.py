@@ -54,12 +54,34 @@ class Context:
     @cached_property
     def trained_before(self) -> frozenset[str]:
         """The keys of tokens that trained in an earlier update: where they do not now, a bound switched them off."""
-        keys = [
-            before.step.update.keys[int(column)]
-            for before in self.earlier
-            for column in before.tokens.column[~before.tokens.zero]
-        ]
-        return frozenset(keys)
+        keys: set[str] = set()
+        for before in self.earlier:
+            columns = np.arange(len(before.step.update.kinds))
+            trains = np.isfinite(before.step.fit.coefficients) & ~before.step.fit.zero(columns)
+            keys |= {before.step.update.keys[int(column)] for column in columns[trains]}
+        return frozenset(keys - {""})
+
+    @property
+    def off(self) -> Array:
+        """Whether the surrogate of each deciding token is switched off: its coefficient is 0, or the KL's alone."""
+        if self.shape.form is None:
+            return self.tokens.zero
+        return np.asarray(self.shape.clipped & (self.weights[self.tokens.row] != 0))
+
+    @cached_property
+    def clipped(self) -> Array:
+        """Whether each deciding token is switched off by a bound: the ratio acts, and is on the bound's side of 1."""
+        shape, tokens = self.shape, self.tokens
+        if shape.old is None:
+            return np.zeros(len(tokens.value), dtype=bool)
+        weights = self.weights[tokens.row]
+        outside = np.where(weights < 0, shape.surrogate > 1, shape.surrogate < 1) & (weights != 0)
+        return np.asarray(self.off & outside)
+
+    @cached_property
+    def clipped_columns(self) -> frozenset[int]:
+        """The columns of these tokens."""
+        return frozenset(self.tokens.column[self.clipped].tolist())
 
     @property
     def rows(self) -> int:

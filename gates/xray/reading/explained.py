@@ -46,7 +46,9 @@ def _explained(context: Context) -> Reading:
         "outside": list(document.outside),
     }
     if not fit.size:
-        return Reading("explained", "attention", "the gradient is 0: this update trains nothing", numbers=numbers)
+        off = context.trained_before & set(context.step.update.keys)
+        why = "a bound switched off what trained before" if off else "this update trains nothing"
+        return Reading("explained", "attention", f"the gradient is 0: {why}", numbers=numbers)
     more = [words for kind, words in MORE.items() if kind in kinds]
     tokens = plural(sum(kind in PER_TOKEN for kind in kinds), "token")
     what = f"the log-probs of {tokens}{f' and {some(more)}' if more else ''}"
@@ -75,16 +77,21 @@ def _more(context: Context) -> list[Reading]:
     factor = document.clip.factor if document.clip else 1.0
     parts = []
     for kind, (words, wanted) in SIGNS.items():
-        columns = np.flatnonzero((kinds == kind) & np.isfinite(fit.coefficients))
+        columns = np.flatnonzero(kinds == kind)
         if not len(columns):
             continue
-        total = float(fit.coefficients[columns].sum()) / factor
+        total = float(fit.least[columns].sum()) / factor
         sentence = (
             f"{words} is pushed {'down' if total > 0 else 'up'}, with a coefficient of {number(abs(total))} in all"
         )
         kind_of: Kind = "read" if total * wanted > 0 else "attention"
         because = "the sum over tokens, which is the loss's own coefficient where tokens are averaged"
         parts.append(Reading(words, kind_of, sentence, because, numbers={"sum": total, "columns": len(columns)}))
+    if document.restricted:
+        sentence = (
+            f"only parameters named {some(document.restricted)} were fitted: the rest of the gradient is not read"
+        )
+        parts.append(Reading("parameters", "read", sentence, numbers={"patterns": list(document.restricted)}))
     if document.outside:
         sentence = f"{some(document.outside)} {'trains' if len(document.outside) == 1 else 'train'} as well, and no log-prob reaches {'it' if len(document.outside) == 1 else 'them'}"
         parts.append(Reading("outside", "read", sentence, numbers={"names": list(document.outside)}))
@@ -93,9 +100,11 @@ def _more(context: Context) -> list[Reading]:
 
 def _inseparable(context: Context) -> list[Reading]:
     fit, parts = context.step.fit, []
-    if fit.inseparable:
-        count = sum(map(len, fit.inseparable))
-        names = some([_where(context, column) for group in fit.inseparable for column in group])
+    kinds = context.step.update.kinds
+    groups = [group for group in fit.inseparable if any(kinds[column] in PER_TOKEN for column in group)]
+    if groups:
+        count = sum(map(len, groups))
+        names = some([_where(context, column) for group in groups for column in group])
         parts.append(
             Reading(
                 "inseparable",
@@ -103,19 +112,20 @@ def _inseparable(context: Context) -> list[Reading]:
                 f"{plural(count, 'column')} cannot be told apart and {'has' if count == 1 else 'have'} no number: {names}",
                 f"a combination of them has a gradient below {share(fit.rounding)} of their length, the rounding of a backward pass",
                 "fit more parameters, or record rows whose tokens follow other tokens",
-                {"groups": [list(group) for group in fit.inseparable]},
+                {"groups": [list(group) for group in groups]},
             )
         )
-    if fit.flat:
-        names = some([_where(context, column) for column in fit.flat])
+    flat = [column for column in fit.flat if kinds[column] in PER_TOKEN]
+    if flat:
+        names = some([_where(context, column) for column in flat])
         parts.append(
             Reading(
                 "flat",
                 "cannot tell",
-                f"{plural(len(fit.flat), 'token')} {'has' if len(fit.flat) == 1 else 'have'} no number, since the model is certain of {'it' if len(fit.flat) == 1 else 'them'}: {names}",
+                f"{plural(len(flat), 'token')} {'has' if len(flat) == 1 else 'have'} no number, since the model is certain of {'it' if len(flat) == 1 else 'them'}: {names}",
                 "their gradient is so small beside the largest that float32 knows it to 10% at best",
                 "sample at a higher temperature",
-                {"columns": list(fit.flat)},
+                {"columns": flat},
             )
         )
     return parts

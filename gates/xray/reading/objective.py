@@ -24,13 +24,13 @@ def readings(context: Context) -> list[Reading]:
     up, down = np.flatnonzero(known & (weights < 0)).tolist(), np.flatnonzero(known & (weights > 0)).tolist()
     still = np.flatnonzero(known & (weights == 0)).tolist()
     numbers = {"up": up, "down": down, "still": still, "unknown": np.flatnonzero(~known).tolist()}
-    sampled = bool(context.recording.of("generate"))
-    if up and not down and not still and not sampled:
+    by_script = sampled(context)
+    if up and not down and not still and not by_script:
         sentence = f"supervised: every row is pushed up ({plural(len(up), 'row')})"
         return [Reading("objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "supervised"})]
     pairs = [] if still else _pairs(context, up, down)
-    if pairs and not sampled:
-        return [_preference(pairs, numbers)]
+    if pairs and not by_script:
+        return [_preference(context, pairs, numbers)]
     parts = [f"{plural(len(up), 'row')} pushed up", f"{len(down)} down"]
     if still:
         parts.append(f"{len(still)} untouched ({rows(still)})")
@@ -39,8 +39,14 @@ def readings(context: Context) -> list[Reading]:
     return [Reading("objective", "read", ", ".join(parts), BECAUSE, numbers={**numbers, "kind": "policy gradient"})]
 
 
+def sampled(context: Context) -> bool:
+    """Return whether rows of this update were sampled by the script: a sampler was given their prompts, or ran since the last."""
+    by_prompt = any(row.begins == "sampler" for row in context.step.rows)
+    return by_prompt or bool(context.recording.of("generate", context.step.update.number))
+
+
 def kind(context: Context) -> str:
-    """Return "supervised", "preference", "policy gradient", or nothing where no row shows it."""
+    """Return "supervised", "preference", "unpaired", "policy gradient", or nothing where no row shows it."""
     return next((str(reading.numbers["kind"]) for reading in readings(context)), "")
 
 
@@ -99,11 +105,21 @@ def _opposite(context: Context, row: int, other: int, unit: str) -> bool:
     return bool(abs(a + b) <= 2 * context.tokens.quantile * np.hypot(*errors))
 
 
-def _preference(pairs: list[tuple[int, int, str]], numbers: Mapping[str, object]) -> Reading:
+def _preference(context: Context, pairs: list[tuple[int, int, str]], numbers: Mapping[str, object]) -> Reading:
     unit = pairs[0][2]
+    if not all(_prefix(context, a) == _prefix(context, b) for a, b, _ in pairs):
+        sentence = f"unpaired preferences: {len(pairs)} rows are pushed up and as many down, by as much"
+        return Reading("objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "unpaired"})
     how = "token by token" if unit == "token" else "by the sum over the row, so rows are averaged over their tokens"
     sentence = f"preference pairs: in each of {len(pairs)}, one row is pushed up and the other down by as much, {how}"
     listed = [[a, b] for a, b, _ in pairs]
     return Reading(
         "objective", "read", sentence, BECAUSE, numbers={**numbers, "kind": "preference", "pairs": listed, "unit": unit}
     )
+
+
+def _prefix(context: Context, index: int) -> tuple[int, ...]:
+    """Return the attended tokens before the first that trains: those of a pair are equal."""
+    row = context.step.rows[index]
+    begin = row.begin or 0
+    return tuple(np.array(row.row.ids)[:begin][row.row.attended[:begin]].tolist())

@@ -19,7 +19,7 @@ def readings(context: Context) -> list[Reading]:
     with_kl = [shape for shape in context.fitting if shape.form is not None]
     if with_kl:
         return [_named(context, with_kl)]
-    if not context.fitting or objective.kind(context) != "policy gradient":
+    if not context.fitting or objective.kind(context) != "policy gradient" or not objective.sampled(context):
         return []
     sources = [source for source in shapes.references(context.step) if _apart(context, source) is not None]
     if not sources:

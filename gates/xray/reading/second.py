@@ -17,35 +17,48 @@ LARGER = "record an update after a larger step, or more updates of one rollout (
 
 
 def readings(context: Context) -> list[Reading]:
-    """Return what the ratio does; nothing where this update has rows of its own."""
-    before, partner = _before(context)
-    if before is None or objective.kind(context) != "policy gradient":
+    """Return what the ratio does."""
+    if objective.kind(context) != "policy gradient":
         return []
+    before, partner = _before(context)
+    return _stale(context) if before is None else _repeated(context, before, partner)
+
+
+def _repeated(context: Context, before: Context, partner: Mapping[int, int]) -> list[Reading]:
+    """Return the ratio of rows that an earlier update had."""
     sources = [source for source in shapes.olds(context.step, [before.step]) if _complete(context, source)]
     different = [source for source in sources if shapes.differs(context.step, context.tokens, source)]
     if not different:
         sentence = "whether a ratio acts does not show: the policy has moved by less than the precision"
-        return [
-            Reading(
-                "second update", "cannot tell", sentence, "ratios to the weights before are 1 within the errors", LARGER
-            )
-        ]
-    ratios = {
-        source.name: np.exp((context.step.update.log_probs - source.values)[context.tokens.column])
-        for source in different
-    }
+        because = "ratios to the weights before are 1 within the errors"
+        return [Reading("second update", "cannot tell", sentence, because, LARGER)]
+    columns = context.tokens.column
+    ratios = {source.name: np.exp((context.step.update.log_probs - source.values)[columns]) for source in different}
     clipped = _clipped(context, before, partner, ratios)
+    level = _level(context, before, partner, different[0], ratios, clipped)
+    silent = level.kind == "cannot tell" and not objective.sampled(context)  # it may be no policy gradient
+    return clipped if silent else [level, *clipped]
+
+
+def _level(
+    context: Context,
+    before: Context,
+    partner: Mapping[int, int],
+    source: shapes.Source,
+    ratios: Mapping[str, Array],
+    clipped: Sequence[Reading],
+) -> Reading:
+    """Return whether the ratio acts by token, by row or not at all."""
     acting = [shape for shape in context.fitting if shape.old is not None and shape.old in ratios]
     plain = [shape for shape in context.fitting if shape.old is None]
     if acting and not plain:
-        return [_by_token(acting[0].old or "", ratios, clipped), *clipped]
+        return _by_token(acting[0].old or "", ratios, clipped)
     if plain and not acting:
-        return [_by_row(context, before, partner, different[0], ratios[different[0].name]), *clipped]
+        return _by_row(context, before, partner, source, ratios[source.name])
     if acting:
         sentence = "whether the ratio acts does not show: weights with and without it agree with the coefficients"
-        return [Reading("second update", "cannot tell", sentence, "", LARGER), *clipped]
-    sentence = "neither a ratio of tokens nor one of rows fits"
-    return [Reading("second update", "attention", sentence, within.PRECISE), *clipped]
+        return Reading("second update", "cannot tell", sentence, "", LARGER)
+    return Reading("second update", "attention", "neither a ratio of tokens nor one of rows fits", within.PRECISE)
 
 
 def _complete(context: Context, source: shapes.Source) -> bool:
@@ -151,7 +164,6 @@ def _clipped(
 ) -> list[Reading]:
     """Return the tokens that trained before and whose ratio is switched off now, and where the bounds lie."""
     tokens = context.tokens
-    off = tokens.zero | context.shape.clipped
     earlier = {
         key: not zero
         for key, zero in zip(
@@ -159,23 +171,55 @@ def _clipped(
         )
     }
     trained = np.array([earlier.get(context.step.update.keys[int(c)], False) for c in tokens.column], dtype=bool)
-    off &= trained & np.isin(tokens.row, list(partner))
+    off = context.off & trained & np.isin(tokens.row, list(partner))
+    old = context.shape.old if context.shape.old in ratios else next(iter(ratios))
+    because = "they trained in the update before, and their coefficient is 0 now, or the KL's alone"
+    return _clip(context, off, trained & ~off, ratios[old or ""], because)
+
+
+def _stale(context: Context) -> list[Reading]:
+    """Return the ratio of rows that no earlier update had: they were scored before one."""
+    old, ratio = context.shape.old, context.shape.surrogate
+    if old is None:
+        return []
+    numbers = {"level": "token", "old": old, "least": float(ratio.min()), "largest": float(ratio.max())}
+    sentence = f"tokens weigh by their ratio to {old}: {_span(ratio)}"
+    because = "their coefficient is 0, or the KL's alone, on the side of 1 that a bound cuts"
+    on = ~context.tokens.zero & ~context.clipped & (context.weights[context.tokens.row] != 0)
+    clipped = _clip(context, context.clipped, on, ratio, because)
+    return [Reading("ratio", "read", sentence, "equal weights do not fit, these ratios do", numbers=numbers), *clipped]
+
+
+def _clip(context: Context, off: Array, on: Array, ratio: Array, because: str) -> list[Reading]:
+    """Return the ratios at which tokens are switched off, and those up to which they are not."""
+    tokens = context.tokens
     if not off.any():
         return []
-    old = context.shape.old if context.shape.old in ratios else next(iter(ratios))
-    ratio = ratios[old or ""]
-    whole = [row for row in tokens.rows if (off | ~trained)[tokens.row == row].all()]
+    whole = [row for row in tokens.rows if (off & (tokens.row == row)).any() and not (on & (tokens.row == row)).any()]
     parts = [plural(int(off.sum()), "token") + " clipped"]
     numbers: dict[str, object] = {"tokens": int(off.sum()), "rows": whole}
-    on = trained & ~off
-    for name, side in (("above", ratio > 1), ("below", ratio < 1)):
-        if (off & side).any():
-            edge = float(ratio[off & side].min() if name == "above" else ratio[off & side].max())
-            parts.append(f"at ratios {'from' if name == 'above' else 'down from'} {number(edge)}")
+    weights = context.weights[tokens.row]
+    if wrong := int((off & (((weights < 0) & (ratio < 1)) | ((weights > 0) & (ratio > 1)))).sum()):
+        sentence = f"{plural(wrong, 'token')} switched off where the ratio moved against the advantage: no bound of a clip cuts there"
+        return [Reading("clip of the ratio", "attention", sentence, because, numbers={**numbers, "wrong": wrong})]
+    up = weights < 0  # rows that are pushed up meet the upper bound, the others the lower one
+    for name, off_side, on_side in (
+        ("above", off & (ratio > 1), on & up & (ratio > 1)),
+        ("below", off & (ratio < 1), on & ~up & (ratio < 1)),
+    ):
+        sign = 1.0 if name == "above" else -1.0
+        inside = float(sign * (sign * ratio[on_side]).max()) if on_side.any() else 1.0
+        numbers[f"unclipped_{name}"] = inside
+        if off_side.any():
+            edge = float(sign * (sign * ratio[off_side]).min())
             numbers[f"clipped_{name}"] = edge
-        if (on & side).any():
-            numbers[f"unclipped_{name}"] = float(ratio[on & side].max() if name == "above" else ratio[on & side].min())
+            bound = (
+                f"between {number(inside)} and {number(edge)}"
+                if sign * inside <= sign * edge
+                else f"at {number(edge, 4)}"
+            )
+            parts.append(f"{name} a bound {bound}")
     if whole:
-        parts.append(f"{rows(whole)} wholly")
-    because = "they trained in the update before, and their coefficient is 0 now, or the KL's alone"
-    return [Reading("clip of the ratio", "read", ", ".join(parts), because, numbers=numbers)]
+        parts[-1] += f" ({rows(whole)} wholly)"
+    sentence = " ".join([parts[0], " and ".join(parts[1:])]).strip()
+    return [Reading("clip of the ratio", "read", sentence, because, numbers=numbers)]

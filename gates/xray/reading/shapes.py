@@ -11,11 +11,13 @@ from gates.model import Array
 from gates.xray.reading.tokens import Tokens
 from gates.xray.step import Step
 
+WEIGHTED = "k3 times the ratio"  # its gradient is the KL's own: d(ρ·k3) = ρ·(k3 + 1 − exp(−x)) = ρ·x
 FORMS: Mapping[
     str, Callable[[Array], Array]
 ] = {  # derivative of a KL's estimator in the policy's log-prob, x = policy − reference
     "k3": lambda x: 1.0 - np.exp(-x),
     "k2": lambda x: x,
+    WEIGHTED: lambda x: x,
     "k3 with policy and reference exchanged": lambda x: np.exp(x) - 1.0,
 }
 BOUNDS = (np.inf, 0.1, 0.2, 0.3, 0.5)  # of ratios, to begin the search for clipped tokens
@@ -45,7 +47,8 @@ class Shape:
         beta: coefficient of the KL, times what all tokens have in common.
         beta_error: of it.
         misfit: largest deviation in standard errors.
-        clipped: tokens that the ratio's bound switched off.
+        clipped: tokens that the ratio's bound switched off, beside a KL.
+        surrogate: the ratio of each token; 1 without one.
     """
 
     old: str | None
@@ -58,6 +61,7 @@ class Shape:
     beta_error: float
     misfit: float
     clipped: Array
+    surrogate: Array
 
 
 def olds(step: Step, earlier: Sequence[Step]) -> list[Source]:
@@ -127,8 +131,10 @@ def candidates(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Iterator[
             continue
         for form, derivative in FORMS.items():
             for by_length in (True, False):
-                penalty = derivative(apart) / (_lengths(step, tokens) if by_length else 1.0)
                 for name, surrogate in surrogates:
+                    ratio = surrogate if name else surrogates[-1][1]
+                    penalty = derivative(apart) * (ratio if form == WEIGHTED else 1.0)
+                    penalty = penalty / (_lengths(step, tokens) if by_length else 1.0)
                     shape = _clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
                     yield _named(shape, old=name, form=form, reference=reference.name, by_length=by_length)
 
@@ -188,6 +194,7 @@ def _solved(
         beta_error=strength**-0.5 if strength > 0 else float("inf"),
         misfit=float(left.max(initial=0.0)),
         clipped=off & (penalty is not None),
+        surrogate=surrogate,
     )
 
 

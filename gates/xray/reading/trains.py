@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from gates.xray.reading.context import Context
-from gates.xray.reading.reading import Reading
+from gates.xray.reading.objective import kind
+from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import plural, rows, some
 from gates.xray.step import State, StepRow
 
@@ -53,7 +54,8 @@ def state(context: Context, index: int, position: int) -> State:
     seen, row = context.step.state(index, position), context.step.rows[index]
     if seen != "still":
         return seen
-    off = context.step.update.keys[int(row.row.columns[position])] in context.trained_before
+    column = int(row.row.columns[position])
+    off = column in context.clipped_columns or context.step.update.keys[column] in context.trained_before
     with_kl = context.shape.form is not None and row.begin is not None and position >= row.begin
     return "unknown" if off or with_kl else seen
 
@@ -65,9 +67,7 @@ def _counted(states: Sequence[State]) -> dict[str, int]:
 def _prompt(context: Context) -> Reading | None:
     seen = [(i, row) for i, row in enumerate(context.step.rows) if row.begins in {"sampler", "labels"}]
     if not seen:
-        starts = sorted({row.begin for row in context.step.rows if row.begin is not None})
-        first = f"nothing before token {some([start + 1 for start in starts])} trains" if starts else "no token trains"
-        return Reading("prompt", "cannot tell", f"{first}; where prompts end is not known", STANDARD, PROMPT_UNSEEN)
+        return _unseen(context)
     counts = _counted(_states(context, ((i, int(k)) for i, row in seen for k in row.prompt)))
     total = sum(counts.values())
     if not total:
@@ -83,6 +83,19 @@ def _prompt(context: Context) -> Reading | None:
     unknown = f", of {counts['unknown']} more it does not show" if counts["unknown"] else ""
     sentence = f"prompts do not train ({plural(counts['still'], 'token')}{unknown})"
     return Reading("prompt", "read", sentence, STANDARD, numbers=counts)
+
+
+def _unseen(context: Context) -> Reading:
+    """Return where training begins, for rows whose prompts nobody saw."""
+    rows = [row for row in context.step.rows if row.begin is not None]
+    firsts = [int(np.flatnonzero(row.row.columns >= 0)[0]) for row in rows]
+    if rows and all(row.begin == first for row, first in zip(rows, firsts, strict=True)):
+        sentence = "rows train from their second token on: they have no prompt, or it trains"
+        known: Kind = "read" if kind(context) == "supervised" else "cannot tell"
+        return Reading("prompt", known, sentence, STANDARD, "" if known == "read" else PROMPT_UNSEEN)
+    starts = sorted({row.begin + 1 for row in rows if row.begin is not None})
+    first = f"nothing before token {some(starts)} trains" if starts else "no token trains"
+    return Reading("prompt", "cannot tell", f"{first}; where prompts end is not known", STANDARD, PROMPT_UNSEEN)
 
 
 def _completion(context: Context) -> Reading | None:
@@ -101,7 +114,8 @@ def _completion(context: Context) -> Reading | None:
         return None
     lacking = [(i, k) for i, k in inner if state(context, i, k) == "still"]
     if not lacking:
-        off = ", but for those that a bound switches off" if context.trained_before and counts["unknown"] else ""
+        bounded = any(step.state(i, k) == "still" for i, k in inner) and context.shape.form is None
+        off = ", but for those that a bound switches off" if bounded else ""
         sentence = f"every token of a completion trains{off}"
         return Reading("completion", "read", sentence, STANDARD, numbers=counts)
     known = counts["trains"] + counts["still"]

@@ -17,8 +17,8 @@ def number(value: float, digits: int = 3) -> str:
 
 def share(value: float) -> str:
     """Return a share: 12%, 0.3%, 4e-7."""
-    if value >= 10:
-        return f"{value:,.0f} times"
+    if value >= 1:
+        return f"{value:,.2g} times" if value < 100 else f"{value:,.0f} times"
     return number(value, 1) if value < 1e-3 else f"{100 * value:.2g}%"
 
 

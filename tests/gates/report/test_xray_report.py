@@ -42,12 +42,17 @@ class TestScreen:
         assert max(map(len, text)) <= 80
         assert text[0] == "X-ray · numpy 2 · Softmax · float32 · 1 update"
         assert text[1].startswith("  ATTENTION    sampled at temperature 1 with top-p 0.95")
-        assert text[-8] == "    1      7     6  up        −0.144  −0.0205                    ✓    ✓    ✓"
+        assert text[-8] == "    1      7     6  up         −0.144  −0.0205                      ✓    ✓   ✓"
 
     @pytest.mark.parametrize("width", [40, 60, 120])
     def test_no_line_is_wider_than_the_terminal(self, width: int, tmp_path: Path) -> None:
         shown = xray(tmp_path, *second(lines(LENGTHS), advantages(), beta=0.5, bounds=(0.8, 1.2)))
         assert max(len(line) for line in plain(shown, width, tokens=True)) <= width
+
+    def test_no_number_is_cut_on_a_narrow_terminal(self, tmp_path: Path) -> None:
+        """What does not fit is left out from the right, with its heading."""
+        text = plain(xray(tmp_path, grpo()), 50)
+        assert text[-9:-7] == ["  row tokens  from  pushed        sum", "    1      7     6  up         −0.144"]
 
     def test_a_further_update_says_only_what_differs(self, tmp_path: Path) -> None:
         text = plain(xray(tmp_path, *second(lines(LENGTHS), advantages())))

@@ -45,8 +45,8 @@ class Model:
         """The log-prob of each token after those before it; NaN for the first."""
         return self.gradients(ids)[0]
 
-    def gradients(self, ids: Sequence[int]) -> tuple[Array, Array]:
-        """The log-probs (T,), and their gradients (T, SIZE)."""
+    def gradients(self, ids: Sequence[int], *, entropy: bool = False) -> tuple[Array, Array]:
+        """The log-probs (T,), or the entropies they are drawn from, and their gradients (T, SIZE)."""
         p = self.parts()
         values, gradients = np.full(len(ids), np.nan), np.zeros((len(ids), SIZE))
         memory = np.zeros(WIDTH)
@@ -56,9 +56,12 @@ class Model:
             logits = p["C"] @ h
             shifted = logits - logits.max()
             log_p = shifted - np.log(np.exp(shifted).sum())
-            values[t + 1] = log_p[ids[t + 1]]
+            values[t + 1] = -(np.exp(log_p) @ log_p) if entropy else log_p[ids[t + 1]]
             d_logits = -np.exp(log_p)
-            d_logits[ids[t + 1]] += 1.0
+            if entropy:
+                d_logits *= log_p + values[t + 1]
+            else:
+                d_logits[ids[t + 1]] += 1.0
             inner = (p["C"].T @ d_logits) * (1.0 - h * h)
             d = {name: np.zeros(shape) for name, shape in SHAPES.items()}
             d["C"] = np.outer(d_logits, h)
@@ -144,7 +147,7 @@ class Made:
         start: at update 1.
         scored: by whom, and log-probs a row.
         extra: a gradient that no column explains.
-        more: further columns by kind.
+        entropy: coefficient of each token's entropy; None: no columns of it.
     """
 
     model: Model
@@ -158,6 +161,7 @@ class Made:
     start: Model | None = None
     scored: list[tuple[dict[str, Any], Model]] = field(default_factory=list)
     extra: Array | None = None
+    entropy: float | None = None
     factor: float = 1.0
     bins: int = 1024
     call: int = 2  # rows of a forward pass
@@ -187,6 +191,8 @@ class Made:
         total = np.zeros(SIZE) if self.extra is None else self.extra.copy()
         for line, weights in zip(self.rows, self.coefficients, strict=True):
             total += weights @ self.model.gradients(line.ids)[1]
+            if self.entropy is not None:
+                total += self.entropy * (weights != 0) @ self.model.gradients(line.ids, entropy=True)[1]
         return self.factor * total
 
 
@@ -209,6 +215,11 @@ def write(folder: Path, made: Made, *, gradient: Array | None = None, rank: int 
     name, settings = made.optimizer
     after = made.model.flat - settings.get("lr", 0.1) * received if made.after is None else made.after
     vectors = np.stack([by_row[row][1][position] for row, position in places])
+    kinds = [["log_prob", len(places)]]
+    if made.entropy is not None:
+        entropies = [made.model.gradients(line.ids, entropy=True)[1] for line in made.rows]
+        vectors = np.concatenate([vectors, np.stack([entropies[row][position] for row, position in places])])
+        kinds.append(["entropy", len(places)])
     arrays = {
         "sketch": sketched(vectors, made.bins),
         "gradient": sketched(received[None], made.bins)[0],
@@ -236,7 +247,7 @@ def write(folder: Path, made: Made, *, gradient: Array | None = None, rank: int 
         "optimizer": {"name": name, "groups": [settings]},
         "temperature": 1.0,
         "temperatures": {"1.0": 1e-7},
-        "kinds": [["log_prob", len(places)]],
+        "kinds": kinds,
         "tried": [[["log_prob"], 1e-7]],
         "rows": [_row(index, line, table[index], made.call) for index, line in enumerate(made.rows)],
         "keys": names,

@@ -62,19 +62,27 @@ def second(
     beta: float = 0.0,
     form: Callable[[Array], Array] = lambda x: 1.0 - np.exp(-x),
     step: float = 0.06,
+    weigh: Callable[[Sequence[Line], Array], Array] = row_mean,
+    maximum: bool = False,
+    weighted: bool = False,
+    seed: int = 0,
 ) -> tuple[Made, Made]:
-    """Two updates of one rollout: the second with a clipped ratio to the weights before the first, and a KL to them."""
-    model = Model.drawn()
-    later = model.moved(np.random.default_rng(9).normal(0.0, step, model.flat.shape))
-    first_weights = row_mean(rows, weights)
+    """Two updates of one rollout: the second with a clipped ratio to the weights before the first, and a KL to them.
+
+    With `maximum`, max(r·A, clip(r)·A) stands in place of the minimum; with `weighted`, the KL is multiplied by the ratio.
+    """
+    model = Model.drawn(seed)
+    later = model.moved(np.random.default_rng(9 + seed).normal(0.0, step, model.flat.shape))
+    first_weights = weigh(rows, weights)
+    averaged = -weigh(rows, np.ones(len(rows)))  # the KL is averaged as the surrogate is
     first = Made(model, list(rows), spread(rows, first_weights))
     coefficients = []
-    for line, a, weight in zip(rows, weights, first_weights, strict=True):
+    for line, a, weight, mean in zip(rows, weights, first_weights, averaged, strict=True):
         begin, end = len(line.prompt), len(line.prompt) + line.length
         d = (later.log_probs(line.ids) - model.log_probs(line.ids))[begin:end]
         r = {"token": np.exp(d), "none": np.ones(len(d)), "sequence": np.full(len(d), np.exp(d.mean()))}[ratio]
-        clipped = r > bounds[1] if a > 0 else r < bounds[0]
-        values = np.where(clipped, 0.0, weight * r) + beta * form(d) / line.length / len(rows)
+        clipped = r > bounds[1] if (a > 0) != maximum else r < bounds[0]
+        values = np.where(clipped, 0.0, weight * r) + beta * form(d) * mean * (np.exp(d) if weighted else 1.0)
         coefficients.append(np.concatenate([np.zeros(begin), values, np.zeros(line.padding)]))
     return first, Made(later, list(rows), coefficients, number=2, start=model)
 

@@ -44,6 +44,25 @@ class TestRanks:
             assert shown.step.of(index, places)[0] == pytest.approx(wanted[places] / 2, rel=1e-6)
         assert shown.step.fit.unexplained < 1e-6
 
+    def test_a_mean_over_each_ranks_own_tokens_shows(self, tmp_path: Path) -> None:
+        """Each rank divides by its own tokens: then a token of the rank with fewer weighs more."""
+        rows = lines((7, 5, 9, 6, 4, 8, 6, 5), group=1)
+        parts = []
+        for rank in (0, 1):
+            mine = rows[4 * rank :][:4]
+            for line in mine:
+                line.seen, line.labels = False, [-100] * len(line.prompt) + line.completion + [-100] * line.padding
+            parts.append(
+                Made(Model.drawn(), mine, spread(mine, [-1.0 / sum(line.length for line in mine)] * 4), call=1)
+            )
+        mean = (parts[0].gradient() + parts[1].gradient()) / 2
+        for rank, made in enumerate(parts):
+            write(tmp_path / f"p{rank}", made, gradient=mean, rank=rank, world_size=2)
+            events(tmp_path / f"p{rank}", rank=rank, world_size=2)
+        reading = read(tmp_path).updates[0].of("between rows")
+        assert reading is not None
+        assert (reading.numbers["way"], reading.numbers["divided_by"]) == ("rank mean", "ranks")
+
     def test_equal_tokens_of_two_ranks_share_a_column(self, tmp_path: Path) -> None:
         made = grpo()
         for rank in (0, 1):

@@ -66,6 +66,30 @@ class TestCoefficients:
         assert reading.kind == "attention"
         assert reading.numbers["unexplained"] == pytest.approx(0.1, rel=0.15)  # a sketch of 1,024 bins has norms to 5%
 
+    @pytest.mark.parametrize(("coefficient", "kind"), [(-2e-3, "read"), (2e-3, "attention")], ids=["bonus", "penalty"])
+    def test_an_entropy_bonus_is_read(self, coefficient: float, kind: str, tmp_path: Path) -> None:
+        """A negative coefficient pushes the entropy up; a positive one is seldom meant."""
+        made = grpo()
+        made.entropy = coefficient
+        shown = picture(tmp_path, made)
+        reading = shown.of("the entropy")
+        assert reading is not None
+        assert reading.kind == kind
+        assert reading.numbers["sum"] == pytest.approx(50 * coefficient, rel=1e-6)
+        assert said(shown, "explained")[0] == "read"
+        assert said(shown, "between rows")[0] == "read"
+
+    def test_a_certain_token_has_no_number(self, tmp_path: Path) -> None:
+        """Where the model is certain, the gradient of a log-prob is all rounding."""
+        folder = write(tmp_path / "p", grpo())
+        arrays = load_file(folder / "update-1.safetensors")
+        arrays["sketch"][20] *= 1e-6
+        save_file(arrays, folder / "update-1.safetensors")
+        events(folder, generated())
+        shown = read(tmp_path).updates[0]
+        assert shown.step.fit.flat == (20,)
+        assert said(shown, "flat")[1].startswith("1 token has no number, since the model is certain of it: row ")
+
     def test_equal_columns_have_no_number(self, tmp_path: Path) -> None:
         """Two columns that are the same vector under other keys cannot be told apart, and are named."""
         made = grpo()
@@ -204,6 +228,26 @@ class TestWeights:
         assert reading is not None
         assert reading.numbers["way"] == "row mean"
 
+    @pytest.mark.parametrize(
+        ("weigh", "divided_by", "kind"),
+        [
+            (row_mean, "rows", "read"),
+            (lambda rows, a: 2 * row_mean(rows, a), None, "attention"),
+            (token_mean, "tokens of the step", "read"),
+            (constant, None, "read"),
+        ],
+        ids=["row mean", "not divided", "token mean", "constant"],
+    )
+    def test_noted_advantages_show_the_divisor(
+        self, weigh: Callable[..., Array], divided_by: str | None, kind: str, tmp_path: Path
+    ) -> None:
+        """An accumulation that is not divided by its number of micro-batches is a common factor; only notes show it."""
+        write(tmp_path / "p", grpo(weigh))
+        events(tmp_path / "p", generated(), {"event": "note", "update": 0, "advantages": advantages().tolist()})
+        reading = read(tmp_path).updates[0].of("between rows")
+        assert reading is not None
+        assert (reading.kind, reading.numbers["divided_by"]) == (kind, divided_by)
+
     def test_a_discount_shows(self, tmp_path: Path) -> None:
         rows = lines(LENGTHS)
         weights = row_mean(rows, advantages())
@@ -263,6 +307,16 @@ class TestObjective:
         assert reading is not None
         assert (reading.numbers["kind"], reading.numbers["unit"]) == ("preference", unit)
         assert reading.numbers["pairs"] == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+    def test_rows_of_other_prompts_are_no_pairs(self, tmp_path: Path) -> None:
+        """KTO pushes desirable and undesirable rows by as much at its start."""
+        rows = lines(LENGTHS, group=1, prompts=(5, 4, 6, 3))
+        for line in rows:
+            line.seen = False
+        made = Made(Model.drawn(), rows, spread(rows, [-0.1] * 4 + [0.1] * 4))
+        reading = picture(tmp_path, made, sampled=False).of("objective")
+        assert reading is not None
+        assert reading.numbers["kind"] == "unpaired"
 
     def test_groups_of_two_that_were_sampled_are_no_preference_pairs(self, tmp_path: Path) -> None:
         rows = lines(LENGTHS, group=2, prompts=(5, 4, 6, 3))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recordings import Made, Model, events, generated, lines, spread, write
+from safetensors.numpy import load_file, save_file
 from scenarios import LENGTHS, advantages, by_token, grpo, picture, row_mean, second
 
 from gates.model import Array
@@ -19,6 +20,40 @@ def of(shown: Picture, name: str) -> Reading:
     reading = shown.of(name)
     assert reading is not None, [each.name for each in shown.readings]
     return reading
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("noise", [3e-7, 8e-3], ids=["float32", "bfloat16"])
+def test_rounding_changes_no_reading(noise: float, seed: int, tmp_path: Path) -> None:
+    """With columns and gradient off by what a dtype rounds, everything is read as before, or cannot be told."""
+    made = second(lines(LENGTHS), advantages(), beta=0.5, step=0.15, bounds=(0.8, 1.2))
+    exact = picture(tmp_path / "exact", *made)
+    for each in made:
+        each.document = {"noise": 1.2 * noise}
+    picture(tmp_path / "rough", *made)
+    rng = np.random.default_rng(seed)
+    for file in sorted((tmp_path / "rough").glob("*/*.safetensors")):
+        save_file(
+            {
+                name: rough(array, noise, rng) if name in {"sketch", "gradient"} else array
+                for name, array in load_file(file).items()
+            },
+            file,
+        )
+    shown = read(tmp_path / "rough").updates[-1]
+    kinds = {reading.name: reading.kind for reading in exact.readings}
+    assert all(reading.kind in {kinds[reading.name], "cannot tell"} for reading in shown.readings)
+    assert of(shown, "KL").numbers["forms"] == ["k3"]
+    assert of(shown, "KL").numbers["beta"] == pytest.approx(0.5, rel=10 * noise)
+    assert of(shown, "second update").numbers["level"] == "token"
+
+
+def rough(array: Array, noise: float, rng: np.random.Generator) -> Array:
+    """Add noise, a share of each vector's length."""
+    draw = rng.normal(size=array.shape)
+    return array + noise * draw * np.linalg.norm(array, axis=-1, keepdims=True) / np.linalg.norm(
+        draw, axis=-1, keepdims=True
+    )
 
 
 class TestRatio:
@@ -35,10 +70,17 @@ class TestRatio:
     def test_clipped_tokens_are_counted_and_enclose_the_bounds(self, tmp_path: Path) -> None:
         shown = picture(tmp_path, *second(lines(LENGTHS), advantages(), bounds=(0.8, 1.2)))
         numbers = of(shown, "clip of the ratio").numbers
-        assert numbers["unclipped_above"] > 0
-        assert numbers["clipped_above"] >= 1.2
-        assert numbers["clipped_below"] <= 0.8
+        assert numbers["unclipped_above"] <= 1.2 <= numbers["clipped_above"]
+        assert numbers["clipped_below"] <= 0.8 <= numbers["unclipped_below"]
         assert of(shown, "completion").kind == "read"
+
+    def test_a_maximum_in_place_of_the_minimum_needs_attention(self, tmp_path: Path) -> None:
+        """max(r·A, clip(r)·A) switches tokens off on the other side."""
+        reading = of(
+            picture(tmp_path, *second(lines(LENGTHS), advantages(), bounds=(0.8, 1.2), maximum=True)),
+            "clip of the ratio",
+        )
+        assert (reading.kind, reading.numbers["wrong"]) == ("attention", reading.numbers["tokens"])
 
     def test_a_policy_that_has_not_moved_cannot_tell(self, tmp_path: Path) -> None:
         reading = of(picture(tmp_path, *second(lines(LENGTHS), advantages(), step=1e-9)), "second update")
@@ -69,7 +111,20 @@ class TestRatio:
         made = Made(
             now, rows, by_token(rows, coefficient), scored=[({"by": "trained model", "model": "M", "update": 0}, old)]
         )
-        assert of(picture(tmp_path, made), "within rows").numbers["weights"] == "ratio"
+        shown = picture(tmp_path, made)
+        assert of(shown, "within rows").numbers["weights"] == "ratio"
+        assert of(shown, "ratio").sentence.startswith("tokens weigh by their ratio to the weights before update 1")
+
+    def test_clipped_tokens_of_stale_rows_are_no_hole_of_a_mask(self, tmp_path: Path) -> None:
+        """The second of two minibatches: its rows were scored before the first update, and no earlier update had them."""
+        rows = lines(LENGTHS)
+        _, made = second(rows, advantages(), bounds=(0.8, 1.2))
+        made.scored = [({"by": "trained model", "model": "M", "update": 0}, made.start or made.model)]
+        made.number, made.start = 1, None
+        shown = picture(tmp_path, made)
+        assert of(shown, "completion").kind == "read"
+        assert of(shown, "clip of the ratio").numbers["clipped_above"] >= 1.2
+        assert of(shown, "between rows").numbers["way"] == "row mean"
 
 
 class TestKL:
@@ -93,6 +148,12 @@ class TestKL:
     def test_other_estimators_are_told_apart(self, form: Callable[[Array], Array], name: str, tmp_path: Path) -> None:
         made = second(lines(LENGTHS), advantages(), beta=0.5, step=0.15, form=form)
         assert of(picture(tmp_path, *made), "KL").numbers["forms"] == [name]
+
+    @pytest.mark.parametrize("bounds", [(0.0, 99.0), (0.8, 1.2)], ids=["unclipped", "clipped"])
+    def test_a_kl_that_the_ratio_weighs_is_told_from_k2(self, bounds: tuple[float, float], tmp_path: Path) -> None:
+        """The gradient of ρ·k3 is ρ·x, which on-policy is that of k2."""
+        made = second(lines(LENGTHS), advantages(), beta=0.5, step=0.15, form=lambda x: x, weighted=True, bounds=bounds)
+        assert of(picture(tmp_path, *made), "KL").numbers["forms"] == ["k3 times the ratio"]
 
     def test_an_opposite_sign_needs_attention(self, tmp_path: Path) -> None:
         reading = of(picture(tmp_path, *second(lines(LENGTHS), advantages(), beta=-0.5, step=0.15)), "KL")
