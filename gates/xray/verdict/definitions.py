@@ -67,7 +67,7 @@ class Definition:
 def facts_of(context: Context, note: Note, inputs: Inputs) -> Facts:
     """Return what the recording says beside the log-probs."""
     calls: dict[tuple[int, int], int] = {}
-    order = [(row.row.rank, row.row.call) for row in context.step.rows]
+    order = [(context.step.rows[k].row.rank, context.step.rows[k].row.call) for k in note.kept]
     for call in order:
         calls[call] = calls.get(call, 0) + 1
     together = order == [call for call, count in calls.items() for _ in range(count)]
@@ -139,6 +139,11 @@ def every(settings: Settings, facts: Facts) -> Iterator[Settings]:
                 )
             except (ConfigurationError, ValueError):
                 continue
+
+
+def lacks_length(settings: Settings) -> bool:
+    """Return whether a loss is divided by a constant that nobody knows."""
+    return settings.get("max_length") is None and row_of(settings).aggregation == "constant"
 
 
 def _axes(row: Algorithm) -> tuple[str, str, str]:

@@ -25,6 +25,7 @@ FACTOR = (
     "note `advantages` as the loss scales them if it is meant; else look at the division by the passes of an update (gradient "
     "accumulation), by rows or by tokens"
 )
+HALF = "cannot be told from half-precision arithmetic of a ratio"
 NAME = "note the settings `algorithm` and its constants to have it judged"
 
 
@@ -39,6 +40,8 @@ def verdict(ask: Question, asked: Sequence[Settings], wanted: Sequence[Advantage
     if named := _mistaken(ask, tried, wanted[:MOST]):
         return _mistake(ask, named, error)
     remedy = "" if ask.named else NAME
+    if ask.named and ask.rounded and ask.facts.moved:
+        return Verdict(ask.quantity, "cannot tell", error, HALF, remedy="record the script in float32")
     return Verdict(ask.quantity, "wrong" if ask.named else "cannot tell", error, "nothing that is known", remedy=remedy)
 
 

@@ -65,8 +65,7 @@ class Inputs:
         mask: slots of completions.
         policy, old, reference: log-probs; `reference` is None where nobody scored one.
         of_old, of_reference: whose they are, in words.
-        moved: whether old and policy differ.
-        apart: whether reference and policy differ.
+        equal: nats within which two passes of one model differ.
     """
 
     columns: Array
@@ -76,18 +75,19 @@ class Inputs:
     reference: Array | None
     of_old: str
     of_reference: str
+    equal: float = EQUAL
 
     @cached_property
     def moved(self) -> bool:
         """Whether the ratio is not 1."""
-        return bool(np.abs(self.policy - self.old)[self.mask].max(initial=0.0) > EQUAL)
+        return bool(np.abs(self.policy - self.old)[self.mask].max(initial=0.0) > self.equal)
 
     @cached_property
     def apart(self) -> bool:
         """Whether a KL to the reference has a gradient."""
         if self.reference is None:
             return False
-        return bool(np.abs(self.policy - self.reference)[self.mask].max(initial=0.0) > EQUAL)
+        return bool(np.abs(self.policy - self.reference)[self.mask].max(initial=0.0) > self.equal)
 
     @property
     def keywords(self) -> dict[str, Any]:
@@ -141,14 +141,14 @@ def clipped(context: Context) -> float:
 
 
 def parts_of(context: Context, note: Note) -> Parts:
-    """Return the slots of whole rows."""
-    rows = context.step.rows
+    """Return the slots of the noted rows, each whole."""
+    rows = [context.step.rows[index] for index in note.kept]
     width = max(len(row.row.ids) for row in rows)
     shape = (len(rows), width)
     columns = np.full(shape, -1, dtype=np.int64)
     masks = {name: np.zeros(shape, np.bool_) for name in ("prompt", "completion", "closing", "after")}
     for index, row in enumerate(rows):
-        count, begin = len(row.row.ids), note.begins[index] if len(note.begins) else row.begin
+        count, begin = len(row.row.ids), note.begins[index]
         columns[index, :count] = row.row.columns
         shown = np.zeros(width, np.bool_)
         shown[:count] = row.row.attended & (row.row.columns >= 0)
@@ -165,9 +165,9 @@ def parts_of(context: Context, note: Note) -> Parts:
     return Parts(columns, masks["prompt"], masks["completion"], masks["closing"], masks["after"], truncated)
 
 
-def inputs_of(context: Context, parts: Parts) -> Inputs:
+def inputs_of(context: Context, note: Note, parts: Parts) -> Inputs:
     """Return the inputs on the slots of whole rows."""
-    old, of_old = _old(context, parts)
+    old, of_old = _old(context, note, parts)
     reference, of_reference = _reference(context, parts)
     return Inputs(
         columns=parts.columns,
@@ -177,6 +177,7 @@ def inputs_of(context: Context, parts: Parts) -> Inputs:
         reference=reference,
         of_old=of_old,
         of_reference=of_reference,
+        equal=max(EQUAL, context.step.fit.rounding),
     )
 
 
@@ -203,7 +204,7 @@ def _slots(values: Array, columns: Array) -> Array:
     return np.where(np.isfinite(wide), wide, 0.0)
 
 
-def _old(context: Context, parts: Parts) -> tuple[Array, str]:
+def _old(context: Context, note: Note, parts: Parts) -> tuple[Array, str]:
     """Return the old log-probs of each row: by the trained model at the earliest pass over the row, else by the policy.
 
     A pass may be one without gradient, or the update in which the row was trained first.
@@ -214,16 +215,17 @@ def _old(context: Context, parts: Parts) -> tuple[Array, str]:
         (scorer.update, values, None) for scorer, values in update.scored if scorer.by == "trained model"
     ]
     for before in context.earlier:
-        known = dict(zip(before.step.update.keys, before.step.update.log_probs, strict=True))
+        before_keys = dict(zip(before.step.update.keys, before.step.update.log_probs, strict=True))
         whole = {identity(before.step, row) for row in range(before.rows)}
-        values = np.array([known.get(key, np.nan) if key else np.nan for key in update.keys])
+        values = np.array([before_keys.get(key, np.nan) if key else np.nan for key in update.keys])
         passes.append((before.step.update.number - 1, values, whole))
-    for index in range(context.rows):
+    for index, place in enumerate(note.kept):
         mask, columns = parts.completion[index], parts.columns[index]
         for made, values, rows in sorted(passes, key=lambda each: each[0]):
-            complete = rows is None or identity(context.step, index) in rows
+            complete = rows is None or identity(context.step, place) in rows
             if complete and mask.any() and np.isfinite(values[columns[mask]]).all():
-                old[index] = np.where(mask, _slots(values, columns), old[index])
+                known = (columns >= 0) & np.isfinite(values[np.maximum(columns, 0)])
+                old[index] = np.where(known, _slots(values, columns), old[index])
                 names.add(f"the weights before update {made + 1}")
                 break
         else:

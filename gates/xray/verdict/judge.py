@@ -20,6 +20,7 @@ from gates.xray.verdict.question import LOSS, Question
 from gates.xray.verdict.verdict import Verdict
 from gates_reference.algorithms import ALGORITHMS
 
+HALF = 1e-4  # of the gradient, rounded by one backward pass: float32 rounds 1e-7, bfloat16 some 1e-3
 COARSE = 0.1  # limit of the typical coefficient, as a share of it, beyond which nothing is decided
 
 
@@ -72,11 +73,19 @@ def _noted(context: Context, note: Note, quantity: str) -> Iterator[Verdict]:
 
 def _question(context: Context, note: Note, quantity: str, settings: Settings) -> Question:
     parts = parts_of(context, note)
-    whole = inputs_of(context, parts)
+    whole = inputs_of(context, note, parts)
     inputs = completions(whole, parts)
     facts = definitions.facts_of(context, note, inputs)
     values = measured(context)
-    return Question(quantity, settings, note, parts, Predictor(values, whole, facts), Predictor(values, inputs, facts))
+    return Question(
+        quantity,
+        settings,
+        note,
+        parts,
+        Predictor(values, whole, facts),
+        Predictor(values, inputs, facts),
+        context.step.fit.rounding > HALF,
+    )
 
 
 def _loss(context: Context, ask: Question) -> Verdict:

@@ -27,8 +27,9 @@ class Note:
         rewards, advantages: a number for each noted row; None where they are not noted.
         groups: the prompt of each noted row.
         settings: in the words of `gates judge`.
-        rows: for each row of the update, the noted row.
-        begins: for each row of the update, where its completion begins; None where nobody knows.
+        kept: rows of the update, each once where a script has scored its rows several times.
+        rows: for each of these, the noted row.
+        begins: for each of these, where its completion begins; None where nobody knows.
         count: noted rows.
     """
 
@@ -36,6 +37,7 @@ class Note:
     advantages: Array | None
     groups: Sequence[Hashable] | None
     settings: Mapping[str, Any]
+    kept: Sequence[int]
     rows: Array
     begins: Sequence[int | None]
     count: int
@@ -71,7 +73,7 @@ def noted(context: Context) -> Note | None:
         settings |= dict(event.get("settings") or {})
     times = sorted({_time(event) for event in events if any(event.get(name) is not None for name in BY_ROW)})
     if not times:
-        return Note(None, None, None, settings, np.array([], dtype=np.int64), (), 0)
+        return Note(None, None, None, settings, (), np.array([], dtype=np.int64), (), 0)
     problem: UnmatchedError | None = None
     for time in reversed(times):
         try:
@@ -95,14 +97,15 @@ def _matched(context: Context, events: Sequence[Event], time: int, settings: Map
     count = next(iter(counts.values()))
     ids = facts["ids"]
     if ids is not None:
-        rows, begins = _by_ids(context.step, ids, facts["groups"])
+        kept, rows, begins = _by_ids(context.step, ids, facts["groups"])
     else:
-        rows, begins = _by_order(context, time, count), _known(context.step)
+        kept, rows = _by_order(context, time, count)
+        begins = [context.step.rows[k].begin for k in kept]
     groups = facts["groups"]
     numbers = {name: _numbers(facts[name]) for name in NUMBERS}
-    prompts = [context.step.prompts[i] for i in range(len(rows))]
+    prompts = [context.step.prompts[k] for k in kept]
     labels = _without_groups(settings, rows, prompts, count) if groups is None else _labels(groups, rows, prompts)
-    return Note(numbers["rewards"], numbers["advantages"], labels, settings, rows, begins, count)
+    return Note(numbers["rewards"], numbers["advantages"], labels, settings, kept, rows, begins, count)
 
 
 def _joined(events: Sequence[Event], name: str) -> list[Any] | None:
@@ -132,10 +135,6 @@ def _numbers(values: list[Any] | None) -> Array | None:
         raise UnmatchedError(
             "the note holds rewards or advantages that are no numbers", "note a number a row"
         ) from None
-
-
-def _known(step: Step) -> list[int | None]:
-    return [row.begin for row in step.rows]
 
 
 def _labels(
@@ -169,30 +168,46 @@ def _without_groups(
     return [prompt_of[row] for row in range(count)]
 
 
-def _by_order(context: Context, time: int, count: int) -> Array:
-    """Return the noted row of each row: in the order of the update that followed the note."""
+def _by_order(context: Context, time: int, count: int) -> tuple[list[int], Array]:
+    """Return the rows, and the noted row of each: in the order of the update that followed the note."""
     first = next((each for each in (*context.earlier, context) if each.step.update.number > time), context)
-    if count != first.rows:
+    names = [identity(first.step, index) for index in range(first.rows)]
+    scored = _once(names, count)
+    if scored is None:
         raise UnmatchedError(
             f"the note before update {time + 1} has {plural(count, 'row')}, and update {first.step.update.number} "
             f"scored {first.rows}",
             IDS,
         )
     if first is context:
-        return np.arange(count)
+        return scored, np.arange(count)
     places: dict[str, list[int]] = {}
-    for index in range(first.rows):
-        places.setdefault(identity(first.step, index), []).append(index)
-    rows = []
+    for row, index in enumerate(scored):
+        places.setdefault(names[index], []).append(row)
+    kept, rows = [], []
     for index in range(context.rows):
-        alike = places.get(identity(context.step, index))
-        if not alike:
+        name = identity(context.step, index)
+        if name not in places:
             raise UnmatchedError(
                 f"the last note came before update {time + 1}, and this update has other rows",
                 "note before each update",
             )
-        rows.append(alike.pop(0) if len(alike) > 1 else alike[0])
-    return np.array(rows)
+        if places[name]:
+            kept.append(index)
+            rows.append(places[name].pop(0))
+    return kept, np.array(rows)
+
+
+def _once(names: Sequence[str], count: int) -> list[int] | None:
+    """Return the rows of the first scoring, where all rows are scored as often; None if their number is another."""
+    if len(names) == count:
+        return list(range(count))
+    if not count or len(names) % count:
+        return None
+    if all(names[k] == names[k % count] for k in range(len(names))):
+        return list(range(count))
+    first = [names.index(name) for name in dict.fromkeys(names)]
+    return first if len(first) == count else None
 
 
 def identity(step: Step, index: int) -> str:
@@ -202,8 +217,10 @@ def identity(step: Step, index: int) -> str:
     return step.update.keys[int(row.columns[places[-1]])] if len(places) else ""
 
 
-def _by_ids(step: Step, ids: Sequence[Any], groups: Sequence[tuple[int, str]] | None) -> tuple[Array, list[int | None]]:
-    """Return the noted row of each row by the tokens of its completion, and where that begins.
+def _by_ids(
+    step: Step, ids: Sequence[Any], groups: Sequence[tuple[int, str]] | None
+) -> tuple[list[int], Array, list[int | None]]:
+    """Return the rows, the noted row of each by the tokens of its completion, and where that begins.
 
     Of equal completions, the one in the group of the row's prompt is taken, and one that no other row has.
 
@@ -230,11 +247,14 @@ def _by_ids(step: Step, ids: Sequence[Any], groups: Sequence[tuple[int, str]] | 
         prompt = step.prompts[index]
         known = None if groups is None or prompt is None else group_of.get(prompt)
         mine = {k for k in left[index] if groups is None or known is None or groups[k] == known} or left[index]
-        rows[index] = min(mine - used or mine)
+        if not mine - used:  # scored once more
+            continue
+        rows[index] = min(mine - used)
         used.add(int(rows[index]))
         if groups is not None and prompt is not None:
             group_of[prompt] = groups[int(rows[index])]
-    return rows, begins
+    kept = np.flatnonzero(rows >= 0).tolist()
+    return kept, rows[kept], [begins[k] for k in kept]
 
 
 def _cut(ids: list[int], eos: frozenset[int], pad: int | None) -> list[int]:

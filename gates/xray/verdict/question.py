@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gates.xray.verdict.definitions import Definition, Facts, Settings
+from gates.xray.verdict.definitions import Definition, Facts, Settings, lacks_length
 from gates.xray.verdict.inputs import Parts
 from gates.xray.verdict.notes import Note
 from gates.xray.verdict.prediction import Predictor
@@ -26,6 +26,7 @@ class Question:
         parts: the slots of whole rows by what they are.
         whole: compares on the slots of whole rows.
         predictor: compares on the slots of completions.
+        rounded: whether the script computes in half precision.
     """
 
     quantity: str
@@ -34,6 +35,7 @@ class Question:
     parts: Parts
     whole: Predictor
     predictor: Predictor
+    rounded: bool
 
     @property
     def facts(self) -> Facts:
@@ -46,10 +48,15 @@ class Question:
         return "algorithm" in self.settings
 
     def fitting(self, settings: Sequence[Settings], advantages: Sequence[Advantages]) -> list[tuple[Definition, float]]:
-        """Return the definitions that give the coefficients, with their errors; with a KL only if none without fits."""
-        for penalties in (False, True):
+        """Return the definitions that give the coefficients, with their errors.
+
+        Those with a constant that is read off the coefficients, a divisor or a KL, are tried where none without fits.
+        """
+        free = [each for each in settings if lacks_length(each)]
+        known = [each for each in settings if not lacks_length(each)]
+        for chosen, penalties in ((known, False), (free, False), (settings, True)):
             fits = []
-            for each in settings:
+            for each in chosen:
                 for values in advantages[:MOST] if penalties else advantages:
                     for definition in self.predictor.fitted(Definition(each, values), penalties=penalties):
                         if (misfit := self.predictor.misfit(definition)) <= 1.0:
