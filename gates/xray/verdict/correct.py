@@ -13,6 +13,7 @@ from gates.xray.verdict import definitions
 from gates.xray.verdict.definitions import Definition
 from gates.xray.verdict.question import Question
 from gates.xray.verdict.verdict import Verdict
+from gates_reference.algorithms import AXES
 
 ALIKE = 1e-9  # of the largest coefficient: two definitions that differ by less are one function of these inputs
 
@@ -35,10 +36,29 @@ def verdict(ask: Question, fits: Sequence[tuple[Definition, float]]) -> Verdict:
         sentence = f"several definitions fit: {listed}"
         return Verdict(ask.quantity, "cannot tell", sentence, remedy=remedy, numbers=numbers)
     sentence = f"{plural(int(ask.predictor.inputs.mask.sum()), 'token')} within {number(misfit, 2)} of their precision"
+    alike = _averages(ask, best)
+    if alike:
+        sentence += f"; here {alike} would give the same"
     identified = [] if _complete(ask) else [shown]
     return Verdict(
         ask.quantity, "correct", sentence, "; ".join([*identified, *_conventions(ask, conventions)]), numbers=numbers
     )
+
+
+def _averages(ask: Question, best: Definition) -> str:
+    """Return the other averages that give the coefficients as well, as a text; empty where the update decides."""
+    kept = {name: value for name, value in best.settings.items() if name not in {"aggregation", "dapo_denominator"}}
+    others = [
+        each
+        for settings in definitions.every(kept, ask.facts)
+        if _shape(each := Definition(settings, best.advantages)) == _shape(best) and _mean(each) != _mean(best)
+    ]
+    names = [AXES["aggregation"][each.row.aggregation].text for each in others if ask.predictor.misfit(each) <= 1.0]
+    return " or ".join(dict.fromkeys(names))
+
+
+def _shape(definition: Definition) -> tuple[str, str]:
+    return definition.row.ratio_level, definition.row.bound
 
 
 def _same(ask: Question, one: Definition, other: Definition) -> bool:
@@ -53,10 +73,10 @@ def _same(ask: Question, one: Definition, other: Definition) -> bool:
 def _different(ask: Question, fits: Sequence[Definition], twins: Sequence[Definition]) -> list[str]:
     """Return the compositions that fit and are another function of these inputs, or average otherwise."""
     means = {_mean(twin) for twin in twins[:1]}
+    others = [each for each in fits if each not in twins or _mean(each) not in means]
     words = [
-        definitions.words_of(each, ask.facts, ask.settings)
-        for each in fits
-        if each not in twins or _mean(each) not in means
+        definitions.words_of(each, ask.facts, ask.settings, [twin for twin in others if _same(ask, twin, each)])
+        for each in others
     ]
     return list(dict.fromkeys(words))
 

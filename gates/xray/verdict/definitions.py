@@ -37,6 +37,7 @@ class Facts:
         limit: most tokens that the sampler was asked for.
         micro_batches: rows of each forward pass.
         group_size: rows of each prompt, if these are constant and stand together.
+        width: slots of the longest row, padding included.
     """
 
     moved: bool
@@ -44,6 +45,7 @@ class Facts:
     limit: int | None
     micro_batches: tuple[int, ...]
     group_size: int | None
+    width: int
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def facts_of(context: Context, note: Note, inputs: Inputs) -> Facts:
         limit=sampling.limit(sampling.calls(context)),
         micro_batches=tuple(calls.values()) if together else (),
         group_size=size,
+        width=inputs.mask.shape[1],
     )
 
 
@@ -124,6 +127,8 @@ def every(settings: Settings, facts: Facts) -> Iterator[Settings]:
     constants = {name: value for name, value in settings.items() if name not in axes}
     for row in _presets(facts):
         for aggregation in AGGREGATIONS:
+            if aggregation == "width" and facts.width == constants.get("max_length", facts.limit):
+                continue  # the configured length is as long
             named = next(
                 (each for each in ALGORITHMS.values() if _axes(each) == (row.ratio_level, row.bound, aggregation)), row
             )

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from gates.diagnosis.factors import quotient
+from gates.model import Array
 from gates.recorded import choices
-from gates.xray.reading.words import number, plural, share
+from gates.xray.reading.words import number, plural
 from gates.xray.verdict import definitions, mistakes, rewards
 from gates.xray.verdict.definitions import Definition, Settings
 from gates.xray.verdict.mistakes import Named
 from gates.xray.verdict.question import MOST, Question
 from gates.xray.verdict.rewards import Advantages
+from gates.xray.verdict.solved import other_advantages, words_of
 from gates.xray.verdict.verdict import Verdict
 
 FEW = 4  # definitions whose edits are tried
@@ -39,6 +41,8 @@ def verdict(ask: Question, asked: Sequence[Settings], wanted: Sequence[Advantage
         return _scaled(ask, *factor, error)
     if named := _mistaken(ask, tried, wanted[:MOST]):
         return _mistake(ask, named, error)
+    if (solved := other_advantages(ask.predictor, tried)) is not None:
+        return _other_values(ask, solved[0], solved[1], wanted, error)
     remedy = "" if ask.named else NAME
     if ask.named and ask.rounded and ask.facts.moved:
         return Verdict(ask.quantity, "cannot tell", error, HALF, remedy="record the script in float32")
@@ -51,6 +55,21 @@ def _mistake(ask: Question, named: Sequence[Named], error: str) -> Verdict:
     text = words[0] if len(words) == 1 else "cannot tell " + " or ".join(f"“{each}”" for each in words[:2])
     remedy = _remedy(conventions[0].changes) if conventions else ""
     return Verdict(ask.quantity, "differs" if conventions else "wrong", error, text, remedy=remedy)
+
+
+def _other_values(
+    ask: Question, definition: Definition, values: Array, wanted: Sequence[Advantages], error: str
+) -> Verdict:
+    """Return the verdict on a loss whose advantages are not those of the note: wrong where the note says them."""
+    numbers = {"advantages": [float(value) for value in values]}
+    if ask.named and (ask.note.advantages is not None or "scale" in ask.settings):
+        words = words_of(values, wanted[0].values)
+        return Verdict(ask.quantity, "wrong", error, words, numbers=numbers)
+    shape = definitions.words_of(definition, ask.facts, ask.settings)
+    sentence = f"{shape}, with advantages that no convention gives from the noted rewards"
+    return Verdict(
+        ask.quantity, "cannot tell", sentence, remedy="note `advantages`, as the loss has them", numbers=numbers
+    )
 
 
 def _remedy(changes: Mapping[str, Any]) -> str:
@@ -84,7 +103,11 @@ def _error(ask: Question, settings: Sequence[Settings], advantages: Sequence[Adv
     if not np.isfinite(best[0]):
         return "no definition goes with these inputs"
     nearest = "" if len(settings) * len(advantages) == 1 else " from the nearest definition"
-    return f"{plural(best[1], 'token')} off{nearest}, by up to {share(best[0])} of the largest coefficient"
+    return f"{plural(best[1], 'token')} off{nearest}, by up to {_percent(best[0])} of the largest coefficient"
+
+
+def _percent(value: float) -> str:
+    return f"{100.0 * value:.0f}%" if value >= 0.01 else f"{100.0 * value:.1g}%"
 
 
 def _distinct(settings: Sequence[Settings]) -> list[Settings]:

@@ -16,7 +16,7 @@ from gates.xray.reading.context import Context
 from gates.xray.verdict.notes import Note, identity
 
 STABLE = 1e-6  # what clips of the norm add to it before they divide, in torch and in MLX
-EQUAL = 1e-6  # nats: two passes of one model in float32 differ by less
+EQUAL = 1e-5  # nats: two passes of one model in float32 over other batches differ by some 2e-6
 ZERO = 1e-300
 
 

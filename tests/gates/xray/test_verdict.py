@@ -119,6 +119,12 @@ class TestRight:
         verdict = judged(tmp_path, made(scores(rewards())), **noted(GRPO))
         assert "within its measured error" in verdict.because
 
+    def test_another_average_that_gives_the_same_is_said(self, tmp_path: Path) -> None:
+        rows = lines([6] * 8, GROUP)
+        update = Made(Model.drawn(), rows, spread(rows, row_mean(rows, scores(rewards()))))
+        verdict = judged(tmp_path, update, **noted(GRPO))
+        assert (verdict.status, "token mean" in verdict.sentence) == ("correct", True)
+
     def test_rows_of_equal_length_do_not_tell_averages_apart(self, tmp_path: Path) -> None:
         rows = lines([6] * 8, GROUP)
         update = Made(Model.drawn(), rows, spread(rows, row_mean(rows, scores(rewards()))))
@@ -217,6 +223,26 @@ class TestCannotTell:
         assert judged(tmp_path, made(scores(rewards())), **note).status == "unsupported"
 
 
+class TestNothingKnown:
+    """A loss that no definition gives."""
+
+    def test_advantages_of_no_convention(self, tmp_path: Path) -> None:
+        """The rows have a weight each, but not from these rewards."""
+        values = scores(rewards()) + np.array([0.3, 0, 0, 0, 0, 0, 0, 0])
+        said = judged(tmp_path / "said", made(values), **noted(GRPO))
+        assert said.status == "wrong"
+        assert "the loss as asked, with other advantages" in said.computes
+        assert "in row 1 (asked" in said.computes
+        assert judged(tmp_path / "not", made(values), **noted()).remedy == "note `advantages`, as the loss has them"
+
+    @pytest.mark.parametrize(("settings", "status"), [(GRPO, "wrong"), (None, "cannot tell")])
+    def test_coefficients_without_a_law(self, settings: dict[str, Any] | None, status: str, tmp_path: Path) -> None:
+        rows, rng = lines(LENGTHS, GROUP), np.random.default_rng(4)
+        coefficients = [each * rng.uniform(0.5, 1.5, len(each)) for each in spread(rows, scores(rewards()))]
+        verdict = judged(tmp_path, Made(Model.drawn(), rows, coefficients), **noted(settings))
+        assert (verdict.status, verdict.computes) == (status, "nothing that is known")
+
+
 class TestRows:
     """Which noted row is which row of the update."""
 
@@ -234,6 +260,13 @@ class TestRows:
 
     def test_groups_are_the_prompts_where_none_are_noted(self, tmp_path: Path) -> None:
         assert judged(tmp_path, made(scores(rewards())), rewards=rewards(), settings=GRPO).status == "correct"
+
+    def test_rows_that_are_scored_twice(self, tmp_path: Path) -> None:
+        """A second pass over the rows, such as for an entropy, is not another row."""
+        once = made(scores(rewards()))
+        nothing = [np.zeros_like(each) for each in once.coefficients]
+        again = Made(once.model, [*once.rows, *once.rows], [*once.coefficients, *nothing])
+        assert judged(tmp_path, again, **noted(GRPO)).status == "correct"
 
     def test_no_note_no_verdict(self, tmp_path: Path) -> None:
         write(tmp_path / "process-1", made(scores(rewards())))
