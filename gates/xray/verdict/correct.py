@@ -15,7 +15,7 @@ from gates.xray.verdict.question import Question
 from gates.xray.verdict.verdict import Verdict
 from gates_reference.algorithms import AXES
 
-ALIKE = 1e-9  # of the largest coefficient: two definitions that differ by less are one function of these inputs
+ALIKE = 1e-9  # of the largest coefficient
 
 
 def verdict(ask: Question, fits: Sequence[tuple[Definition, float]]) -> Verdict:
@@ -65,9 +65,10 @@ def _same(ask: Question, one: Definition, other: Definition) -> bool:
     """Return whether two compositions give one prediction with the advantages of the first."""
     wanted = ask.predictor.of(one)
     alike = ask.predictor.of(Definition(other.settings, one.advantages))
-    if wanted is None or alike is None:
+    if wanted is None or alike is None or bool(one.settings.get("beta")) != bool(other.settings.get("beta")):
         return False
-    return bool(np.abs(wanted[0] - alike[0]).max(initial=0.0) <= ALIKE * np.abs(wanted[0]).max(initial=0.0))
+    room = np.maximum(ask.predictor.measured.limits, ALIKE * np.abs(wanted[0]).max(initial=0.0))
+    return bool((np.abs(wanted[0] - alike[0]) <= room).all())
 
 
 def _different(ask: Question, fits: Sequence[Definition], twins: Sequence[Definition]) -> list[str]:

@@ -224,8 +224,15 @@ def words_of(definition: Definition, facts: Facts, written: Settings, twins: Seq
     if facts.moved:
         parts = [_ratio(definition, twins), *parts]
     if settings.get("beta") and "beta" not in written:
-        parts.append(f"KL by {settings['kl_estimator']} with β {number(settings['beta'])}")
+        forms = dict.fromkeys(_form(each) for each in (definition, *twins))
+        parts.append(f"KL by {' or '.join(forms)} with β {number(settings['beta'])}")
     return ", ".join(parts)
+
+
+def _form(definition: Definition) -> str:
+    settings = definition.settings
+    ratio = settings.get("kl_ratio", "none")
+    return f"{settings['kl_estimator']}{'' if ratio == 'none' else f' times the ratio of the {ratio}'}"
 
 
 def _ratio(definition: Definition, twins: Sequence[Definition]) -> str:

@@ -36,11 +36,24 @@ def verdict(ask: Question, asked: Sequence[Settings], wanted: Sequence[Advantage
     error = _error(ask, asked, wanted)
     if (choice := _choice(ask, asked, wanted)) is not None:
         return Verdict(ask.quantity, "differs", error, choice.words, remedy=_remedy(choice.changes))
+    if ask.note.ambiguous:
+        sentence = f"equal completions of one prompt have different numbers, and which is whose is not noted; {error}"
+        return Verdict(
+            ask.quantity,
+            "cannot tell",
+            sentence,
+            remedy="note rewards or advantages in the order of the rows, without ids",
+        )
     tried = [Definition(settings, advantages) for advantages in wanted[:MOST] for settings in _distinct(asked)]
     if (factor := _factor(ask, tried)) is not None:
         return _scaled(ask, *factor, error)
     if named := _mistaken(ask, tried, wanted[:MOST]):
         return _mistake(ask, named, error)
+    return _unknown(ask, tried, wanted, error)
+
+
+def _unknown(ask: Question, tried: Sequence[Definition], wanted: Sequence[Advantages], error: str) -> Verdict:
+    """Return the verdict on coefficients that have no name: with other advantages, by rounding, or nothing known."""
     if (solved := other_advantages(ask.predictor, tried)) is not None:
         return _other_values(ask, solved[0], solved[1], wanted, error)
     remedy = "" if ask.named else NAME

@@ -31,6 +31,7 @@ class Note:
         rows: for each of these, the noted row.
         begins: for each of these, where its completion begins; None where nobody knows.
         count: noted rows.
+        ambiguous: whether rows of equal tokens have different numbers, and nothing says which is whose.
     """
 
     rewards: Array | None
@@ -41,6 +42,7 @@ class Note:
     rows: Array
     begins: Sequence[int | None]
     count: int
+    ambiguous: bool = False
 
 
 class UnmatchedError(Exception):
@@ -105,7 +107,17 @@ def _matched(context: Context, events: Sequence[Event], time: int, settings: Map
     numbers = {name: _numbers(facts[name]) for name in NUMBERS}
     prompts = [context.step.prompts[k] for k in kept]
     labels = _without_groups(settings, rows, prompts, count) if groups is None else _labels(groups, rows, prompts)
-    return Note(numbers["rewards"], numbers["advantages"], labels, settings, kept, rows, begins, count)
+    return Note(
+        numbers["rewards"],
+        numbers["advantages"],
+        labels,
+        settings,
+        kept,
+        rows,
+        begins,
+        count,
+        ids is not None and _ambiguous(ids, groups, numbers),
+    )
 
 
 def _joined(events: Sequence[Event], name: str) -> list[Any] | None:
@@ -255,6 +267,19 @@ def _by_ids(
             group_of[prompt] = groups[int(rows[index])]
     kept = np.flatnonzero(rows >= 0).tolist()
     return kept, rows[kept], [begins[k] for k in kept]
+
+
+def _ambiguous(
+    ids: Sequence[Any], groups: Sequence[tuple[int, str]] | None, numbers: Mapping[str, Array | None]
+) -> bool:
+    """Return whether equal completions of one group have different numbers."""
+    first: dict[Any, int] = {}
+    for row, completion in enumerate(ids):
+        key = (tuple(_flat(completion)), None if groups is None else groups[row])
+        other = first.setdefault(key, row)
+        if any(values is not None and values[row] != values[other] for values in numbers.values()):
+            return True
+    return False
 
 
 def _cut(ids: list[int], eos: frozenset[int], pad: int | None) -> list[int]:

@@ -94,7 +94,7 @@ class Predictor:
         if plain is None:
             return
         kept = plain[0] == plain[1]
-        for estimator, ratio in product(ESTIMATORS, ("none", "token") if self.facts.moved else ("none",)):
+        for estimator, ratio in product(ESTIMATORS, ("none", "token")):
             more = {"beta": 1.0, "kl_estimator": estimator, "kl_ratio": ratio}
             gradient = self._gradient({**definition.settings, **more}, 0.0)
             if gradient is None:

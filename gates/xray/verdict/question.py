@@ -55,13 +55,11 @@ class Question:
         free = [each for each in settings if lacks_length(each)]
         known = [each for each in settings if not lacks_length(each)]
         for chosen, penalties in ((known, False), (free, False), (settings, True)):
-            fits = []
+            fits: list[tuple[Definition, float]] = []
             for each in chosen:
                 for values in advantages[:MOST] if penalties else advantages:
-                    for definition in self.predictor.fitted(Definition(each, values), penalties=penalties):
-                        if (misfit := self.predictor.misfit(definition)) <= 1.0:
-                            fits.append((definition, misfit))
-                            break
+                    fitted = self.predictor.fitted(Definition(each, values), penalties=penalties)
+                    fits += [(one, misfit) for one in fitted if (misfit := self.predictor.misfit(one)) <= 1.0]
             if fits:
                 return fits
         return []

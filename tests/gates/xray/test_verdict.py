@@ -132,6 +132,24 @@ class TestRight:
         assert (verdict.status, "several definitions fit" in verdict.sentence) == ("cannot tell", True)
 
 
+class TestPenalty:
+    """A KL whose estimator or weight is not said."""
+
+    def test_an_estimate_that_the_ratio_weighs(self, tmp_path: Path) -> None:
+        """TRL's KL: r·k3, whose gradient is that of k2 while the ratio is 1."""
+        start = Model.drawn()
+        model = start.moved(np.random.default_rng(2).normal(0.0, 0.03, start.flat.shape))
+        rows = lines(LENGTHS, GROUP)
+        coefficients = spread(rows, row_mean(rows, scores(rewards())))
+        for line, values in zip(rows, coefficients, strict=True):
+            inside = slice(len(line.prompt), len(line.prompt) + line.length)
+            apart = (model.log_probs(line.ids) - start.log_probs(line.ids))[inside]
+            values[inside] += 0.05 * apart / line.length / len(rows)
+        scored = [({"by": "another model", "model": "Softmax", "update": 0}, start)]
+        verdict = judged(tmp_path, Made(model, rows, coefficients, scored=scored), **noted())
+        assert (verdict.status, "k3 times the ratio of the token or k2" in verdict.computes) == ("correct", True)
+
+
 class TestOther:
     """Another choice than the one that is noted."""
 
@@ -260,6 +278,18 @@ class TestRows:
 
     def test_groups_are_the_prompts_where_none_are_noted(self, tmp_path: Path) -> None:
         assert judged(tmp_path, made(scores(rewards())), rewards=rewards(), settings=GRPO).status == "correct"
+
+    def test_equal_completions_with_different_rewards(self, tmp_path: Path) -> None:
+        """Which reward is whose is not known, so another sum is no mistake."""
+        rows = lines(LENGTHS, GROUP)
+        rows[1] = rows[0]
+        order = [1, 0, 2, 3, 4, 5, 6, 7]
+        weights = row_mean(rows, scores(rewards()))
+        coefficients = [each * np.arange(1, 1 + len(each)) for each in spread(rows, weights)]
+        update = Made(Model.drawn(), rows, coefficients)
+        ids = [rows[k].completion for k in order]
+        verdict = judged(tmp_path, update, rewards=rewards()[order], groups=GROUPS, ids=ids, settings=GRPO)
+        assert (verdict.status, "which is whose" in verdict.sentence) == ("cannot tell", True)
 
     def test_rows_that_are_scored_twice(self, tmp_path: Path) -> None:
         """A second pass over the rows, such as for an entropy, is not another row."""
