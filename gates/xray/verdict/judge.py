@@ -55,6 +55,10 @@ def _verdicts(context: Context) -> Iterator[Verdict]:
 
 def _noted(context: Context, note: Note, quantity: str) -> Iterator[Verdict]:
     settings = definitions.parsed(note.settings)
+    if settings.get("correction"):
+        reason = "off-policy corrections weigh by log-probs of the sampler, which are not recorded"
+        yield Verdict(quantity, "unsupported", reason, remedy="write a recorded step for `gates judge`")
+        return
     if note.rewards is None and note.advantages is None:
         reason = "the note has neither rewards nor advantages"
         yield Verdict(quantity, "unsupported", reason, remedy="note rewards and groups, or advantages")

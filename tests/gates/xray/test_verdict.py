@@ -13,6 +13,7 @@ from scenarios import GROUP, LENGTHS, constant, row_mean, second, token_mean
 from gates.model import Array
 from gates.xray import Picture, read
 from gates.xray.verdict import Verdict
+from gates_reference.oracle.ratio import CORRECTIONS
 
 GROUPS = [0, 0, 0, 0, 1, 1, 1, 1]
 TRL = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
@@ -235,7 +236,14 @@ class TestCannotTell:
         verdict = judged(tmp_path, made(scores(rewards())), **note)
         assert (verdict.status, remedy in verdict.remedy) == ("cannot tell", True), verdict
 
-    @pytest.mark.parametrize("note", [{"settings": {"algorithm": "dpo"}}, {"settings": {"beta": 0.1}}])
+    @pytest.mark.parametrize(
+        "note",
+        [
+            {"settings": {"algorithm": "dpo"}},
+            {"settings": {"beta": 0.1}},
+            {"advantages": [1.0] * 8, "settings": {"algorithm": "grpo", "correction": next(iter(CORRECTIONS))}},
+        ],
+    )
     def test_a_loss_without_a_definition(self, note: dict[str, Any], tmp_path: Path) -> None:
         """DPO, and a note without rewards."""
         assert judged(tmp_path, made(scores(rewards())), **note).status == "unsupported"
@@ -297,6 +305,18 @@ class TestRows:
         nothing = [np.zeros_like(each) for each in once.coefficients]
         again = Made(once.model, [*once.rows, *once.rows], [*once.coefficients, *nothing])
         assert judged(tmp_path, again, **noted(GRPO)).status == "correct"
+
+    def test_notes_of_two_ranks(self, tmp_path: Path) -> None:
+        """Each rank notes its own rows, with labels of its own."""
+        whole = made(scores(rewards()))
+        gradient = whole.gradient()
+        for rank, rows in enumerate((slice(0, 4), slice(4, 8))):
+            part = Made(whole.model, whole.rows[rows], whole.coefficients[rows])
+            folder = write(tmp_path / f"process-{rank}", part, gradient=gradient, rank=rank, world_size=2)
+            note = {"event": "note", "update": 0, "rewards": rewards()[rows].tolist(), "groups": [0] * 4}
+            events(folder, note, rank=rank, world_size=2)
+        (verdict,) = read(tmp_path).updates[0].verdicts
+        assert (verdict.status, "row's token mean" in verdict.computes) == ("correct", True), verdict
 
     def test_no_note_no_verdict(self, tmp_path: Path) -> None:
         write(tmp_path / "process-1", made(scores(rewards())))
