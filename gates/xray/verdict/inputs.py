@@ -38,10 +38,8 @@ class Measured:
 
     def of(self, columns: Array, gradient: Array) -> Array:
         """Return what a gradient of slots gives for each measured column: the sum over the slots that share it."""
-        sums = np.zeros(self.total)
         shown = columns >= 0
-        np.add.at(sums, columns[shown], gradient[shown])
-        return sums[self.columns]
+        return np.bincount(columns[shown], gradient[shown], self.total)[self.columns]
 
     def misfit(self, *wanted: Array) -> float:
         """Return the largest error in limits; of several predictions the nearer one counts for each column."""

@@ -124,9 +124,12 @@ class TestScript:
         ("mistake", "sentence"),
         [
             ("prompt", "prompts train"),
+            ("prompt", "policy_loss WRONG: computes: the prompt trains too"),
             ("end", "the closing token trains in no row"),
-            ("token-mean", "token mean"),
+            ("end", "policy_loss WRONG: computes: the token that closes each completion is left out"),
+            ("token-mean", "computes: token mean over the step"),
             ("no-ratio", "no ratio acts"),
+            ("entropy", "policy_loss correct"),
         ],
     )
     def test_a_mistake_is_read(self, mistake: str, sentence: str) -> None:
