@@ -106,7 +106,11 @@ def _matched(context: Context, events: Sequence[Event], time: int, settings: Map
     groups = facts["groups"]
     numbers = {name: _numbers(facts[name]) for name in NUMBERS}
     prompts = [context.step.prompts[k] for k in kept]
-    labels = _without_groups(settings, rows, prompts, count) if groups is None else _labels(groups, rows, prompts)
+    labels = (
+        _without_groups(settings, rows, prompts, count)
+        if groups is None
+        else _labels(groups, rows, prompts, ordered=ids is None)
+    )
     return Note(
         numbers["rewards"],
         numbers["advantages"],
@@ -150,12 +154,16 @@ def _numbers(values: list[Any] | None) -> Array | None:
 
 
 def _labels(
-    groups: Sequence[tuple[int, str]], rows: Array, prompts: Sequence[tuple[int, ...] | None]
+    groups: Sequence[tuple[int, str]],
+    rows: Array,
+    prompts: Sequence[tuple[int, ...] | None],
+    *,
+    ordered: bool,
 ) -> Sequence[Hashable]:
     """Return the prompt of each noted row.
 
     Several notes may share their labels, or each may count from 0: the prompts decide. Labels that contradict the prompts
-    say that the order is another.
+    say that the order is another, where the note is in an order.
     """
     for labels in ([label for _, label in groups], list(groups)):
         prompt_of: dict[Hashable, set[tuple[int, ...]]] = {}
@@ -164,7 +172,9 @@ def _labels(
                 prompt_of.setdefault(labels[row], set()).add(prompt)
         if all(len(known) == 1 for known in prompt_of.values()):
             return labels
-    raise UnmatchedError("rows of one noted group have different prompts, so the note has another order", IDS)
+    if ordered:
+        raise UnmatchedError("rows of one noted group have different prompts, so the note has another order", IDS)
+    raise UnmatchedError("rows of one noted group have different prompts", "note as `groups` the prompt of each row")
 
 
 def _without_groups(

@@ -280,6 +280,24 @@ class TestRows:
         note = {"rewards": [*rewards()[order], 9.0], "groups": [*np.array(GROUPS)[order].tolist(), 2], "ids": ids}
         assert judged(tmp_path, update, **note).status == "correct"
 
+    def test_groups_that_are_no_prompts(self, tmp_path: Path) -> None:
+        """The rows are known by their ids, so it is not the order."""
+        update = made(scores(rewards()))
+        note = noted(ids=[row.completion for row in update.rows], groups=[0, 1] * 4)
+        assert judged(tmp_path, update, **note).remedy == "note as `groups` the prompt of each row"
+
+    def test_rewards_and_advantages(self, tmp_path: Path) -> None:
+        """Noted advantages are judged against noted rewards as well."""
+        narrow = {
+            name: np.float32(values) for name, values in (("rewards", rewards()), ("advantages", scores(rewards())))
+        }
+        write(tmp_path / "process-1", made(scores(rewards())))
+        said = {name: [float(value) for value in values] for name, values in narrow.items()}
+        note = {"event": "note", "update": 0, **said, "groups": GROUPS, "settings": {**GRPO, "ddof": 0}}
+        events(tmp_path / "process-1", generated(), note)
+        verdicts = {each.quantity: each.status for each in read(tmp_path).updates[0].verdicts}
+        assert verdicts == {"group_advantages": "differs", "policy_loss[grpo]": "correct"}
+
     def test_ids_of_other_rows(self, tmp_path: Path) -> None:
         verdict = judged(tmp_path, made(scores(rewards())), **noted(ids=[[3, 4]] * 8))
         assert (verdict.status, "not among" in verdict.sentence) == ("cannot tell", True)
