@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gates.config.format_names import FailOn
+
 if TYPE_CHECKING:
     from gates.xray import Xray
 
@@ -53,6 +55,13 @@ def xray(
     recording: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Read a kept recording instead of running a script.")
     ] = None,
+    fail_on: Annotated[
+        FailOn,
+        typer.Option(
+            "--fail-on",
+            help="The mildest grade of a verdict that fails: wrong, differs, raises (default), fragile or imprecise.",
+        ),
+    ] = "raises",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; what the script prints goes to standard error.")
     ] = False,
@@ -61,7 +70,7 @@ def xray(
 
     Take a tiny or small model and few rows: the work is one backward pass a token. A negative coefficient pushes a token up.
 
-    Exit code: 0 read · 1 a coefficient differs from --baseline, or the script failed · 2 usage · 3 no update could be
+    Exit code: 0 read · 1 a verdict on noted rewards fails, a coefficient differs from --baseline, or the script failed · 2 usage · 3 no update could be
     recorded · 130 interrupted.
     """
     import tempfile
@@ -71,7 +80,7 @@ def xray(
 
     _checked(command, out or [], baseline, keep, recording)
     if recording is not None:
-        raise typer.Exit(_shown(read(recording), out or [], baseline, tokens=tokens, as_json=as_json))
+        raise typer.Exit(_shown(read(recording), out or [], baseline, fail_on, tokens=tokens, as_json=as_json))
     from gates.xray import launch
 
     with tempfile.TemporaryDirectory(prefix="gates-xray-") as temporary:
@@ -86,7 +95,7 @@ def xray(
         except ConfigurationError as error:
             typer.echo(f"gates xray: {_nothing(folder, str(error))}", err=True)
             raise typer.Exit(ExitCode.INTERRUPTED if interrupted else ExitCode.NOTHING) from None
-        code = _shown(seen, out or [], baseline, tokens=tokens, as_json=as_json)
+        code = _shown(seen, out or [], baseline, fail_on, tokens=tokens, as_json=as_json)
     if interrupted:
         code = ExitCode.INTERRUPTED
     elif status and code == ExitCode.HELD:
@@ -129,14 +138,14 @@ def _nothing(folder: Path, error: str) -> str:
     )
 
 
-def _shown(seen: Xray, out: list[Path], baseline: Path | None, *, tokens: bool, as_json: bool) -> int:
+def _shown(seen: Xray, out: list[Path], baseline: Path | None, fail_on: FailOn, *, tokens: bool, as_json: bool) -> int:
     """Print and write what was seen, and return the exit code."""
     import json
 
     from gates.errors import ExitCode
     from gates.report.progress import console
     from gates.report.wrap import columns
-    from gates.report.xray import document, page, screen
+    from gates.report.xray import document, page, screen, verdicts
     from gates.results.atomic_write import write_whole
     from gates.xray import baseline as baselines
 
@@ -157,7 +166,8 @@ def _shown(seen: Xray, out: list[Path], baseline: Path | None, *, tokens: bool, 
         shown.print(f"written: {file}", highlight=False, markup=False)
     if not seen.updates:
         return ExitCode.NOTHING
-    return ExitCode.FAILED if compared is not None and not compared.none else ExitCode.HELD
+    changed = compared is not None and not compared.none
+    return ExitCode.FAILED if changed or verdicts.failed(seen, fail_on) else ExitCode.HELD
 
 
 def _document(file: Path) -> dict[str, object]:

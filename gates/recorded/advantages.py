@@ -202,7 +202,7 @@ def _against_settings(step: Step, groups: _Groups, convention: Convention) -> Fi
     if not (off & ~rare).any():
         return Finding(QUANTITY, "fragile", f"{_rare(groups, off)}: {compared.location}", numbers=compared.numbers)
     fitting = list(_fitting(groups, skip=convention))
-    computes = _computes([name for _, name, _ in fitting], f" (asked: {_words(convention)})")
+    computes = _computes([name for _, name, _ in fitting], f" (asked: {words_of(convention)})")
     meant = choices.written(_changes(fitting[0][0], convention)) if len(fitting) == 1 else ""
     status: Status = "differs" if fitting else "wrong"
     return Finding(QUANTITY, status, compared.summary, computes, numbers=compared.numbers, declare=meant)
@@ -262,7 +262,7 @@ def _fitting(groups: _Groups, skip: Convention | None = None) -> Iterator[tuple[
     yielded: list[tuple[Any, Array]] = []
     if skip is not None:
         yielded.append((_without_epsilon(skip), _compare(groups, skip)[2]))
-    for convention in _conventions():
+    for convention in conventions():
         if convention == skip or (convention.get("statistics") and not groups.tokens.any()):
             continue
         try:
@@ -277,14 +277,14 @@ def _fitting(groups: _Groups, skip: Convention | None = None) -> Iterator[tuple[
         ):
             continue
         yielded.append((key, want))
-        yield convention, _words(convention), bool(off.any())
+        yield convention, words_of(convention), bool(off.any())
 
 
 def _without_epsilon(convention: Convention) -> Any:
     return convention["scale"], convention["ddof"], convention["baseline"], convention.get("statistics")
 
 
-def _conventions() -> Iterator[Convention]:
+def conventions() -> Iterator[Convention]:
     """Yield the conventions of libraries, then all other combinations."""
     for key in LIBRARIES:
         yield dict(zip(ADVANTAGES, key, strict=True))
@@ -299,7 +299,8 @@ def _conventions() -> Iterator[Convention]:
         yield {**whitened, "statistics": "tokens"}
 
 
-def _words(convention: Convention) -> str:
+def words_of(convention: Convention) -> str:
+    """Return a convention in words, with a library that has it."""
     scale, ddof, eps, mode, baseline = (convention[name] for name in ADVANTAGES)
     library = LIBRARIES.get((scale, ddof, eps, mode, baseline))
     suffix = f" ({library})" if library else ""

@@ -12,6 +12,7 @@ from gates.xray.reading.context import Context, context
 from gates.xray.reading.reading import Reading
 from gates.xray.recording import Recording
 from gates.xray.step import Step, step
+from gates.xray.verdict import Verdict, verdicts
 
 QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     objective.readings,
@@ -28,10 +29,11 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An update with its coefficients and readings."""
+    """An update with its coefficients and readings, and with verdicts where the script has noted its rewards."""
 
     step: Step
     readings: tuple[Reading, ...]
+    verdicts: tuple[Verdict, ...]
 
     @property
     def number(self) -> int:
@@ -75,4 +77,4 @@ def read(folder: Path) -> Xray:
 
 def _picture(each: Context) -> Picture:
     readings: Sequence[Reading] = [reading for question in QUESTIONS for reading in question(each)]
-    return Picture(each.step, tuple(readings))
+    return Picture(each.step, tuple(readings), tuple(verdicts(each)))

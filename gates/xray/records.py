@@ -24,6 +24,18 @@ class ReadingRecord(Record):
     numbers: dict[str, Any]
 
 
+class VerdictRecord(Record):
+    """The verdict on a quantity that the script's note defines, in the grades of `gates judge`."""
+
+    quantity: str
+    status: str
+    sentence: str
+    computes: str
+    because: str
+    remedy: str
+    numbers: dict[str, Any]
+
+
 class RowRecord(Record):
     """A row; its lists have an entry for each token, padding included.
 
@@ -84,6 +96,7 @@ class UpdateRecord(Record):
     temperature: float
     optimizer: dict[str, Any]
     readings: list[ReadingRecord]
+    verdicts: list[VerdictRecord] = []
     rows: list[RowRecord]
 
 

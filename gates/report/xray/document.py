@@ -10,8 +10,9 @@ import numpy as np
 
 from gates.xray import Picture, Xray
 from gates.xray.reading.reading import Reading
-from gates.xray.records import ReadingRecord, RowRecord, UpdateRecord, XrayRecord
+from gates.xray.records import ReadingRecord, RowRecord, UpdateRecord, VerdictRecord, XrayRecord
 from gates.xray.step import Step
+from gates.xray.verdict import Verdict
 
 
 def record(xray: Xray) -> dict[str, Any]:
@@ -46,6 +47,7 @@ def _update(picture: Picture) -> UpdateRecord:
         temperature=document.temperature,
         optimizer={"name": document.optimizer.name, "groups": _plain(list(document.optimizer.groups))},
         readings=[_reading(reading) for reading in picture.readings],
+        verdicts=[_verdict(verdict) for verdict in picture.verdicts],
         rows=[_row(step, index) for index in range(len(step.rows))],
     )
 
@@ -58,6 +60,18 @@ def _reading(reading: Reading) -> ReadingRecord:
         because=reading.because,
         remedy=reading.remedy,
         numbers=_plain(reading.numbers),
+    )
+
+
+def _verdict(verdict: Verdict) -> VerdictRecord:
+    return VerdictRecord(
+        quantity=verdict.quantity,
+        status=verdict.status,
+        sentence=verdict.sentence,
+        computes=verdict.computes,
+        because=verdict.because,
+        remedy=verdict.remedy,
+        numbers=_plain(verdict.numbers),
     )
 
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from gates.report import web
 from gates.report.xray.rows import ShownRow, ShownToken, by_topic, shown, without_runs
+from gates.report.xray.verdicts import told
 from gates.xray import Picture, Xray
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.words import number, plural, share
+from gates.xray.verdict import Verdict
 
 PUSHED = {"up": "pushed up", "down": "pushed down", "mixed": "pushed both ways", "still": "does not train"}
 QUIET = frozenset({"foreach", "fused", "capturable", "differentiable", "maximize", "params", "initial_lr"})
@@ -21,6 +23,7 @@ class Shown:
     """An update as the page has it."""
 
     number: int
+    verdicts: Sequence[Verdict]
     loud: Sequence[Reading]
     topics: Sequence[tuple[str, Sequence[Reading]]]
     rows: Sequence[ShownRow]
@@ -39,6 +42,7 @@ def page(xray: Xray) -> str:
         "shorter": without_runs,
         "classes": _classes,
         "text": _text,
+        "told": told,
     }
     document = xray.updates[0].step.update.document if xray.updates else None
     return web.rendered(
@@ -66,7 +70,9 @@ def _head(xray: Xray) -> list[str]:
 
 def _shown(picture: Picture) -> Shown:
     loud = [reading for kind in ("attention", "cannot tell") for reading in picture.readings if reading.kind == kind]
-    return Shown(picture.number, loud, by_topic(picture.readings), shown(picture.step), _facts(picture))
+    return Shown(
+        picture.number, picture.verdicts, loud, by_topic(picture.readings), shown(picture.step), _facts(picture)
+    )
 
 
 def _facts(picture: Picture) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from gates.report.wrap import sentence, wrapped
+from gates.report.xray import verdicts
 from gates.report.xray.rows import ShownRow, ShownToken, by_topic, shown, without_runs
 from gates.results.escape import one_line
 from gates.xray import Picture, Xray
@@ -94,6 +95,7 @@ def _update(picture: Picture, said: dict[str, str], width: int, *, many: bool) -
     """Return the conclusions of an update; what an earlier update said in the same words is not repeated."""
     fresh = [reading for reading in picture.readings if said.get(reading.name) != reading.sentence]
     screen = [Text(f"update {picture.number}", style="bold")] if many else []
+    screen += verdicts.lines(picture.verdicts, width)
     for kind in ("attention", "cannot tell"):
         for reading in fresh:
             if reading.kind == kind:

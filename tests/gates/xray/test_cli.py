@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from recordings import events, generated, write
+from scenarios import advantages, grpo
 from typer.testing import CliRunner, Result
 
 from gates.cli.verbs import app
@@ -65,6 +67,28 @@ class TestUsage:
         assert "the script ended with 7" in done.output
 
 
+class TestVerdict:
+    """A script that has noted its rewards."""
+
+    @pytest.mark.parametrize(
+        ("algorithm", "options", "code"), [("grpo", (), 0), ("dapo", (), 1), ("dapo", ("--fail-on", "wrong"), 0)]
+    )
+    def test_a_verdict_that_fails_is_exit_1(
+        self, algorithm: str, options: tuple[str, ...], code: int, tmp_path: Path
+    ) -> None:
+        update = grpo()
+        note = {"event": "note", "update": 0, "advantages": advantages().tolist(), "settings": {"algorithm": algorithm}}
+        events(write(tmp_path / "process-1", update), generated(), note)
+        page, document = tmp_path / "x.html", tmp_path / "x.json"
+        done = xray("--recording", str(tmp_path), "--out", str(page), "--out", str(document), *options)
+        assert done.exit_code == code, done.output
+        word = "correct" if algorithm == "grpo" else "DIFFERS"
+        assert f"policy_loss[{algorithm}] {word}: " in done.output
+        verdicts = json.loads(document.read_text())["updates"][0]["verdicts"]
+        assert [verdict["status"] for verdict in verdicts] == [word.lower()]
+        assert f"policy_loss[{algorithm}] {word.lower()}</span>" in page.read_text()
+
+
 @pytest.mark.slow
 class TestScript:
     """A script in PyTorch, unchanged."""
@@ -100,9 +124,12 @@ class TestScript:
         ("mistake", "sentence"),
         [
             ("prompt", "prompts train"),
+            ("prompt", "policy_loss WRONG: computes: the prompt trains too"),
             ("end", "the closing token trains in no row"),
-            ("token-mean", "token mean"),
+            ("end", "policy_loss WRONG: computes: the token that closes each completion is left out"),
+            ("token-mean", "computes: token mean over the step"),
             ("no-ratio", "no ratio acts"),
+            ("entropy", "policy_loss correct"),
         ],
     )
     def test_a_mistake_is_read(self, mistake: str, sentence: str) -> None:

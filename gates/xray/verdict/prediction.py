@@ -1,0 +1,135 @@
+"""The coefficients that a definition gives, and how far the measured ones are from them.
+
+The gradient of a policy loss is linear in the size of each row's advantage and in β, so the oracle is asked once for each
+composition: with advantages of 1, of −1, and of 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from gates.families.loss.program import row_of
+from gates.model import Array
+from gates.recorded.settings import of_loss
+from gates.xray.verdict.definitions import ESTIMATORS, Definition, Facts, Settings
+from gates.xray.verdict.inputs import Inputs, Measured
+from gates_reference.oracle import losses
+
+WHOLE = 1e-4  # relative distance from an integer at which a divisor is a length
+LONGEST = 1e6
+SHORT = 3  # digits of a β that a script can have
+OF_KL = ("beta", "kl_estimator", "kl_ratio", "kl_clamp", "kl_aggregation")
+Branches = tuple[Array, Array]  # on either side of a bound
+
+
+@dataclass
+class Predictor:
+    """The definitions of one set of inputs.
+
+    Attributes:
+        measured: the coefficients to compare with.
+        inputs: log-probs and mask.
+        facts: what else the recording says.
+    """
+
+    measured: Measured
+    inputs: Inputs
+    facts: Facts
+    _kept: dict[tuple[str, float], Branches | None] = field(default_factory=dict)
+
+    def call(self, definition: Definition) -> dict[str, Any]:
+        """Return the keywords of `policy_loss`."""
+        return self._call(definition.settings, definition.advantages.values)
+
+    def of(self, definition: Definition) -> Branches | None:
+        """Return the coefficients of a definition, on both branches of a bound; None where it contradicts the inputs."""
+        settings, values = definition.settings, definition.advantages.values
+        plain = {name: value for name, value in settings.items() if name not in OF_KL}
+        up, down = self._gradient(plain, 1.0), self._gradient(plain, -1.0)
+        if up is None or down is None:
+            return None
+        size, rises = np.abs(values)[:, None], (values > 0.0)[:, None]
+        sides = [size * np.where(rises, a, b) for a, b in zip(up, down, strict=True)]
+        if settings.get("beta"):
+            penalty = self._gradient({**settings, "beta": 1.0}, 0.0)
+            if penalty is None:
+                return None
+            sides = [side + settings["beta"] * penalty[0] for side in sides]
+        first, second = (self.measured.of(self.inputs.columns, side) for side in sides)
+        return first, second
+
+    def misfit(self, definition: Definition) -> float:
+        """Return the largest error of a definition in limits; inf where it contradicts the inputs."""
+        wanted = self.of(definition)
+        return math.inf if wanted is None else self.measured.misfit(*wanted)
+
+    def fitted(self, definition: Definition, *, penalties: bool) -> Iterator[Definition]:
+        """Yield a definition with its free constants as the coefficients have them: L_max, and β with its estimator."""
+        settings = definition.settings
+        if definition.row.aggregation == "constant" and settings.get("max_length") is None:
+            length = self._length(definition)
+            if not length:
+                return
+            definition = replace(definition, settings={**settings, "max_length": length})
+        if not penalties:
+            yield definition
+        elif "beta" not in settings and self.facts.apart and definition.row.kl_in_loss:
+            yield from self._with_penalty(definition)
+
+    def _length(self, definition: Definition) -> int:
+        wanted = self.of(definition)
+        factor = math.nan if wanted is None else self.measured.factor(wanted[0])
+        divisor = 1.0 / factor if factor else math.nan
+        length = round(divisor) if 0.5 < divisor < LONGEST else 0
+        return length if abs(divisor - length) <= WHOLE * length else 0
+
+    def _with_penalty(self, definition: Definition) -> Iterator[Definition]:
+        plain = self.of(definition)
+        if plain is None:
+            return
+        kept = plain[0] == plain[1]
+        for estimator, ratio in product(ESTIMATORS, ("none", "token")):
+            more = {"beta": 1.0, "kl_estimator": estimator, "kl_ratio": ratio}
+            gradient = self._gradient({**definition.settings, **more}, 0.0)
+            if gradient is None:
+                continue
+            penalty = self.measured.of(self.inputs.columns, gradient[0])
+            left = replace(
+                self.measured,
+                columns=self.measured.columns[kept],
+                values=(self.measured.values - plain[0])[kept],
+                limits=self.measured.limits[kept],
+            )
+            beta = left.factor(penalty[kept])
+            short = float(f"{beta:.{SHORT}g}") if math.isfinite(beta) else 0.0
+            if short > 0.0:
+                yield replace(definition, settings={**definition.settings, **more, "beta": short})
+
+    def _gradient(self, settings: Settings, advantage: float) -> Branches | None:
+        key = (repr(sorted(settings.items(), key=str)), advantage)
+        if key not in self._kept:
+            values = np.full(len(self.inputs.mask), advantage)
+            try:
+                wanted = losses.policy_loss(**self._call(settings, values), branch_dtype="float32")
+                self._kept[key] = (wanted.gradient, wanted.gradient_other)
+            except ValueError:
+                self._kept[key] = None
+        return self._kept[key]
+
+    def _call(self, settings: Settings, advantages: Array) -> dict[str, Any]:
+        arrays: Mapping[str, Any] = self.inputs.keywords
+        if settings.get("ratio") == "on-policy":
+            arrays = {**arrays, "old": self.inputs.policy}
+        constants = of_loss(settings, self.facts.group_size)
+        if constants["max_length"] is None and "constant" in {
+            constants.get("aggregation"),
+            row_of(settings).aggregation,
+        }:
+            constants["max_length"] = 1
+        return {**arrays, "advantages": advantages, **constants}
