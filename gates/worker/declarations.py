@@ -26,6 +26,18 @@ EXAMPLE = (
 )
 
 
+class _FromSource(SourceFileLoader):
+    """Loads a file as it is: bytecode is kept by the second of a change and its size, which two edits may have in common."""
+
+    def path_stats(self, path: str) -> Any:
+        """Refuse, so that no bytecode is read or written.
+
+        Raises:
+            OSError: always.
+        """
+        raise OSError(f"no bytecode of {path} is used")
+
+
 class UsageError(Exception):
     """The file cannot be judged as it is written: Python cannot read it, or one of its tables is not what it must be."""
 
@@ -36,7 +48,7 @@ def load(name: str, path: str, settings: Mapping[str, Any]) -> ModuleType:
     Raises:
         UsageError: this Python cannot compile the file.
     """
-    loader = SourceFileLoader(name, path)
+    loader = _FromSource(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None:
         raise ImportError(f"{path} is not a Python file")

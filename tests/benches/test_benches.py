@@ -136,7 +136,8 @@ class TestOtherBenchmarks:
                 commands.Check().track_quick()
         else:
             assert commands.Check().track_quick() >= 0
-        assert called == [[sys.executable, "-m", "gates", "check", "--quick"]]
+        subjects = [word for name in commands.SUBJECTS for word in ("--subject", name)]
+        assert called == [[sys.executable, "-m", "gates", "check", "--quick", *subjects]]
 
     def test_ratios_have_a_class_for_each_op(self) -> None:
         classes_ = {name: kind for name, kind in vars(against).items() if name.endswith("Ratio") and name[0] != "_"}

@@ -296,7 +296,7 @@ class TestSinks:
 
     @pytest.mark.parametrize(
         ("key", "module", "remedy"),
-        [("tensorboard", "tensorboardX", r"rl-gates\[log\]"), ("wandb", "wandb", "pip install wandb")],
+        [("tensorboard", "tensorboardX", r"pip install '.\[log\]'"), ("wandb", "wandb", "pip install wandb")],
     )
     def test_a_missing_library_is_told_with_its_remedy(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, key: str, module: str, remedy: str
