@@ -89,7 +89,9 @@ def table() -> str:
     lines = ["| trainer | rows, tokens | unexplained | seconds, without | needs attention |", "|---|---|---|---|---|"]
     for name, seen in trainers.items():
         first = seen["updates"][0]
-        shares = ", ".join(f"{update['unexplained']:.0e}" for update in seen["updates"])
+        shares = ", ".join(
+            f"{update['unexplained']:.0e}" if update["unexplained"] else "0" for update in seen["updates"]
+        )
         attention = dict.fromkeys(line.partition(": ")[2] for update in seen["updates"] for line in update["attention"])
         cells = (
             name,

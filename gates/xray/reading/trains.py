@@ -120,9 +120,10 @@ def _completion(context: Context) -> Reading | None:
         return Reading("completion", "read", sentence, STANDARD, numbers=counts)
     known = counts["trains"] + counts["still"]
     sentence = f"{counts['trains']} of {plural(known, 'token')} inside of completions train; {counts['still']} {'does' if counts['still'] == 1 else 'do'} not, in {rows(sorted({i for i, _ in lacking}))}"
-    return Reading(
-        "completion", "attention", sentence, STANDARD, numbers={**counts, "still_at": [list(pair) for pair in lacking]}
-    )
+    numbers = {**counts, "still_at": [list(pair) for pair in lacking]}
+    if all(step.rows[i].begins == "coefficients" for i, _ in lacking):  # they may be of a prompt that trains
+        return Reading("completion", "cannot tell", sentence, STANDARD, PROMPT_UNSEEN, numbers)
+    return Reading("completion", "attention", sentence, STANDARD, numbers=numbers)
 
 
 def _first(context: Context) -> Reading | None:
