@@ -204,7 +204,9 @@ class TestLoss:
         assert finding.status == "wrong"
         assert finding.computes.startswith("completion mask shifted by one position to the left")
 
-    @pytest.mark.parametrize(("in_half", "status"), [(True, "imprecise"), (False, "wrong")])
+    @pytest.mark.parametrize(
+        ("in_half", "status"), [(True, "imprecise"), pytest.param(False, "wrong", marks=pytest.mark.long)]
+    )
     def test_half_precision(self, tmp_path: Path, *, in_half: bool, status: str) -> None:
         """A loss rounded to half precision is imprecise if the log-probs are numbers of half precision too."""
         dtype = np.float16 if in_half else np.float32

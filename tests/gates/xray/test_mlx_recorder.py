@@ -157,14 +157,14 @@ class TestVariants:
         [
             "compiled",
             "accumulation",
-            "checkpoints",
-            "clip",
-            "head apart",
+            pytest.param("checkpoints", marks=pytest.mark.long),
+            pytest.param("clip", marks=pytest.mark.long),
+            pytest.param("head apart", marks=pytest.mark.long),
             "inputs without the last token",
             "own loop",
-            "several optimizers",
-            "value head",
-            "weights by hand",
+            pytest.param("several optimizers", marks=pytest.mark.long),
+            pytest.param("value head", marks=pytest.mark.long),
+            pytest.param("weights by hand", marks=pytest.mark.long),
         ],
     )
     def test_is_explained(self, variant: str, tmp_path: Path) -> None:
