@@ -14,6 +14,8 @@ from gates.run.oracle_cache import Answers, OracleCache
 from gates.run.plan import Options, PlannedCase
 from gates.run.time_limits import Timeouts
 
+ENDING_S = 2.0  # a thread whose worker has ended ends as soon; longer where it computes limits
+
 
 class Pool:
     """The default executor: threads of this process."""
@@ -54,6 +56,8 @@ class Pool:
         for workers, thread in self._threads:
             thread.join(0.2)
             workers.close()
+        for _, thread in self._threads:
+            thread.join(ENDING_S)
 
     def _serve(self, workers: SubjectWorkers) -> None:
         while (planned := self._pending.take(workers.workers)) is not None:

@@ -39,6 +39,7 @@ class SubjectWorkers:
         self._models: dict[str, Mapping[str, Wire]] = {}
         self._noted: set[tuple[str, str]] = set()
         self._hashed: set[str] = set()
+        self._closed = False
 
     def judge(self, planned: PlannedCase) -> Judged:
         """Return the verdict of one case, even if the subject does not start or exits."""
@@ -108,7 +109,8 @@ class SubjectWorkers:
         )
 
     def close(self) -> None:
-        """End the workers, even in mid-call."""
+        """End the workers, even in mid-call; one that is being started ends as soon as it has."""
+        self._closed = True
         for worker in list(self.workers.values()):
             worker.close()
 
@@ -162,4 +164,6 @@ class SubjectWorkers:
                 self._failures[subject.name, planned.seed] = error
                 raise
             self.workers[subject.name] = worker
+            if self._closed:
+                worker.close()
         return worker
