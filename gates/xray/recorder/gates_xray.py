@@ -242,13 +242,15 @@ def prompt_length(ids, attended, row_keys, ends):
         row_keys: their keys.
         ends: keys of the last tokens of what samplers and passes without gradient were given.
     """
+    front = next((k for k, counts in enumerate(attended) if counts), len(ids))
+    last = max((k for k, counts in enumerate(attended) if counts), default=front)
     length = 0
-    for key, counts in zip(row_keys, attended, strict=True):
+    for key, counts in zip(
+        row_keys[:last], attended[:last], strict=True
+    ):  # a pass that scored the whole row ends at its last
         length += counts
         if counts and key in ends:
             return length
-    front = next((k for k, counts in enumerate(attended) if counts), len(ids))
-    last = max((k for k, counts in enumerate(attended) if counts), default=front)
     if all(attended[front : last + 1]):
         return None
     whole = keys(ids[front:], [1] * (len(ids) - front))  # the sampler attended to tokens that the training pass hides
