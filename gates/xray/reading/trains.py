@@ -237,7 +237,11 @@ def _truncated(context: Context) -> Reading | None:
         )
     if trained:
         return Reading(
-            "truncated", "attention", f"{head}; {rows(trained)} trains, the others do not", because, numbers=numbers
+            "truncated",
+            "attention",
+            f"{head}; {rows(trained)} {'trains' if len(trained) == 1 else 'train'}, the others do not",
+            because,
+            numbers=numbers,
         )
     remedy = "a row that is masked and one whose advantage is 0 look alike: gates_note(advantages=…) would tell"
     return Reading(
