@@ -7,7 +7,7 @@ import sys
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, GetPydanticSchema, PlainSerializer
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticSerializationError, core_schema
 
 
 def _from_number(value: float) -> float | str:
@@ -39,3 +39,12 @@ class StrictRecord(BaseModel):
     """A record without undeclared fields."""
 
     model_config = {**STRICT, "frozen": True}
+
+    def model_dump_json(self, **options: Any) -> str:
+        """Return the record as JSON; Ctrl-C in the serializer of a number is Ctrl-C, not pydantic's error about it."""
+        try:
+            return super().model_dump_json(**options)
+        except PydanticSerializationError as error:
+            if KeyboardInterrupt.__name__ in str(error):  # pydantic keeps the name of what was raised, not the exception
+                raise KeyboardInterrupt from None
+            raise

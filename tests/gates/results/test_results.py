@@ -19,6 +19,7 @@ from gates.model import ConfigurationError, Evidence, Relation, Verdict
 from gates.report.markdown import render
 from gates.results.integrity import RELATIONS, holds
 from gates.results.jsonl import Writer, as_line, file_name, read
+from gates.results.record_types import Number, StrictRecord
 from gates.results.records import HeaderRecord, Machine, ModelRecord, SummaryRecord, verdict_record
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -125,12 +126,30 @@ def test_a_stopped_run_leaves_valid_lines(tmp_path: Path, stop: signal.Signals, 
         time.sleep(0.002)
     os.kill(process.pid, stop)
     _, errors = process.communicate(timeout=30)
-    assert process.returncode == code
+    assert process.returncode == code, errors
     (file,) = tmp_path.glob("*.jsonl")
     results = read(file)
     assert results.state == f"incomplete: {len(results.verdicts)} of {results.header.planned}"
     if stop != signal.SIGKILL:
         assert results.state in errors
+
+
+def test_ctrl_c_in_the_serializer_of_a_number_is_ctrl_c() -> None:
+    """Else it would be an error of pydantic, and a run stopped in it a fault of Gates."""
+
+    signals = [signal.SIGTERM]
+
+    class Interrupted(float):
+        def __repr__(self) -> str:
+            if signals:
+                raise KeyboardInterrupt(signals.pop())
+            return super().__repr__()
+
+    class Line(StrictRecord):
+        number: Number
+
+    with pytest.raises(KeyboardInterrupt):
+        Line.model_construct(number=Interrupted("nan")).model_dump_json()
 
 
 def test_evidence_is_checked_like_the_judge() -> None:
