@@ -217,6 +217,9 @@ class Op:
     preset: Callable[[Mapping[str, Wire]], Mapping[str, str]] = lambda conventions: {}  # noqa: ARG005
 
 
+RECORDED = frozenset(("training_step",))
+"""The ops of which each call has a process of its own under the recorder of `gates xray`: their value has its files, `recording`."""
+
 NEUTRAL: Mapping[str, Wire] = {  # inputs that a function may lack, with the value that asks for nothing
     **dict.fromkeys(("old", "reference", "mask", "lengths", "weights", "delta", "kl_estimator")),
     **dict.fromkeys(("max_length", "micro_batches", "dapo_denominator", "group_size", "tokens_in_step", "cispo_bound")),

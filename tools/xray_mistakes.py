@@ -40,7 +40,15 @@ def xray(program: Mapping[str, Any], seed: int, *, notes: bool) -> dict[str, Any
     python = environments.environment(program["python"]).python
     with tempfile.TemporaryDirectory() as folder:
         script = [str(python), str(SCRIPTS / program["file"]), *program.get("arguments", [])]
-        options = ["--model", str(tiny.build({})), "--seed", str(seed), "--out", folder, *(["--notes"] if notes else [])]
+        options = [
+            "--model",
+            str(tiny.build({})),
+            "--seed",
+            str(seed),
+            "--out",
+            folder,
+            *(["--notes"] if notes else []),
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "gates", "xray", "--json", "--", *script, *options],
             capture_output=True,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gates.config.own_subjects import OWN
-from gates.model import Gate, Subject, Verdict
+from gates.model import RECORDED, Gate, Subject, Verdict
 from gates.run import inputs as drawing
 from gates.run.choices import chosen
 from gates.run.inputs import with_model
@@ -85,6 +85,8 @@ def shrink_case(
     Raises:
         CannotShrinkError: the failure cannot be reproduced, or one trial takes longer than the budget.
     """
+    if any(op.name in RECORDED for op in planned.gate.ops):
+        raise CannotShrinkError("every trial trains a model, and the input is small; `gates xray` shows such an update")
     progress = progress or Progress()
     deadline = time.monotonic() + budget_s
     seed = seed_of(planned, options)

@@ -51,6 +51,8 @@ TRAINER = (
     "loss_from_logits",
     "encode_prompts",
     "decode_tokens",
+    "training_step",
+    "resolve_config",
     *MODEL,
 )
 SHIPPED = {

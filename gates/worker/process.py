@@ -14,13 +14,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gates.errors import FaultError, scarce, sentence
-from gates.model import ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
+from gates.model import RECORDED, ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
 from gates.worker import frames, handshake, worker
 from gates.worker.handshake import Hello as Hello  # noqa: PLC0414  of `Worker.hello`
 from gates.worker.watch import MARK, TICK_S, Watch
@@ -33,6 +35,7 @@ LOG_TAIL = 600  # characters of a dead worker's output that are shown
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
 HERE = Path(worker.__file__).resolve().parents[2]  # the folder of this checkout, or of the installed packages
 FOLDERS = (HERE, HERE / "reference")  # of packages; the second in a checkout alone
+RECORDER = HERE / "gates" / "xray" / "recorder"  # of `gates xray`
 PASSED_ON = ("PATH", "HOME", "LANG", "TMPDIR", "GATES_CACHE_DIR", "XDG_CACHE_HOME", "HF_HOME", "CC", "CXX")
 
 
@@ -58,6 +61,9 @@ class Worker:
     patched_calls: int = 0
     calls: int = 0
     answered: set[str] = field(default_factory=set)  # the ops that have returned a value
+    again: Callable[[Mapping[str, Wire]], Worker] | None = None  # starts another of the same, under the recorder
+    recording: Worker | None = None  # that other one, during its call
+    patched_elsewhere: int = 0  # calls of a mutant's patch in such workers
     watch: Watch = field(init=False)
     _closing: threading.RLock = field(init=False, default_factory=threading.RLock)
 
@@ -65,8 +71,22 @@ class Worker:
         self.watch = Watch(self.process.pid, self.log.fileno(), self.subject.memory_limit, self.token)
 
     @classmethod
-    def start(cls, subject: Subject, *, threads: int, mutant: Mapping[str, str] | None = None) -> Worker:
-        """Start the subject's interpreter and wait for its handshake."""
+    def start(
+        cls,
+        subject: Subject,
+        *,
+        threads: int,
+        mutant: Mapping[str, str] | None = None,
+        recorded: Mapping[str, Wire] | None = None,
+    ) -> Worker:
+        """Start the subject's interpreter and wait for its handshake.
+
+        Args:
+            subject: whom to start.
+            threads: of its libraries.
+            mutant: a mutation to apply.
+            recorded: what the recorder of `gates xray` is asked, such as its folder; None: it is not on the path.
+        """
         if subject.why_absent:
             raise WorkerError("absent", subject.why_absent)
         log, (worker_in, to_worker), (from_worker, worker_out) = _channels(subject)
@@ -105,14 +125,16 @@ class Worker:
         for fd in (to_worker, from_worker):
             _widen(fd)
         self = cls(subject, process, to_worker, from_worker, log, token)
+        if recorded is None:
+            self.again = lambda asked: cls.start(subject, threads=threads, mutant=mutant, recorded=asked)
         try:
-            self._greet(mutant)
+            self._greet(mutant, recorded)
         except BaseException:
             self.close()
             raise
         return self
 
-    def _greet(self, mutant: Mapping[str, str] | None) -> None:
+    def _greet(self, mutant: Mapping[str, str] | None, recorded: Mapping[str, Wire] | None) -> None:
         start = {
             "entry": str(self.subject.entry),
             "module": self.subject.module,
@@ -120,6 +142,8 @@ class Worker:
             "settings": dict(self.subject.settings),
             "mutant": dict(mutant) if mutant else None,
         }
+        if recorded is not None:
+            start["recorder"] = {"path": str(RECORDER), "asked": dict(recorded)}
         try:
             hello = self._exchange({"protocol": PROTOCOL, **start}, START_LIMIT_S)
         except WorkerError as error:
@@ -151,7 +175,7 @@ class Worker:
         first_more_s: float = 0.0,
         remedy: str = "",
     ) -> Outcome:
-        """Run one op. A crash or a timeout ends this worker and is the outcome.
+        """Run one op. A crash or a timeout ends this worker and is the outcome; a recorded op has a worker of its own.
 
         Args:
             op: its name.
@@ -161,6 +185,8 @@ class Worker:
             first_more_s: the seconds more that it has until it has answered once, because it may compile.
             remedy: what sets another limit, for the message of a timeout.
         """
+        if op in RECORDED and self.again is not None:
+            return self._recorded(op, inputs, limit_s, remedy)
         omitted = self.omitted(op, inputs)
         plain = {
             name: dict(value.spec) if isinstance(value, Recipe) else value
@@ -182,6 +208,29 @@ class Worker:
             self.answered.add(op)
         return outcome
 
+    def _recorded(self, op: str, inputs: Mapping[str, Wire | Recipe], limit_s: float, remedy: str) -> Outcome:
+        """Run one op in another worker, which the recorder of `gates xray` watches; it is ended after the call."""
+        assert self.again is not None
+        with tempfile.TemporaryDirectory(prefix="gates-") as scratch:
+            folder = Path(scratch, "recording")
+            self.recording = self.again({"folder": str(folder), "updates": inputs["updates"]})
+            try:
+                if not self.alive:
+                    self.recording.close()
+                outcome = self.recording.call(op, {**inputs, "folder": scratch}, limit_s=limit_s, remedy=remedy)
+                self.patched_elsewhere += self.recording.patched_calls
+                self.patched_calls += self.recording.patched_calls
+            finally:
+                self.recording.close()
+            if outcome.kind != "value":
+                return outcome
+            files = {
+                str(path.relative_to(folder)): np.frombuffer(path.read_bytes(), np.uint8)
+                for path in sorted(folder.rglob("*"))
+                if path.is_file()
+            }
+        return replace(outcome, value={**outcome.value, "recording": files})
+
     def omitted(self, op: str, inputs: Mapping[str, Wire | Recipe]) -> tuple[str, ...]:
         """Return the inputs that are not passed to an op, because its function has no argument for them; see `Provided`."""
         provided = self.hello.provides.get(op) or Provided(op)
@@ -193,7 +242,7 @@ class Worker:
             raise WorkerError("crashed", f"it answered call {answer.get('id')!r}, must answer call {self.calls}")
         kind, value, seconds = answer.get("kind"), answer.get("value"), answer.get("seconds")
         patched = answer.get("patched_calls", 0)
-        self.patched_calls = patched if isinstance(patched, int) else 0
+        self.patched_calls = (patched if isinstance(patched, int) else 0) + self.patched_elsewhere
         if kind == "value":
             if not isinstance(value, dict) or not isinstance(seconds, int | float):
                 raise WorkerError("crashed", f"the answer is no value with seconds: {_short(answer)}")
@@ -216,6 +265,8 @@ class Worker:
 
         May be called by several threads at once: one in the middle of a call sees the pipe break and calls it too.
         """
+        if self.recording is not None:
+            self.recording.close()
         with self._closing:
             if self.log.closed:
                 return

@@ -13,6 +13,7 @@ import functools
 import importlib
 import importlib.util
 import io
+import json
 import os
 import platform
 import queue
@@ -171,7 +172,19 @@ def _preload(library: str) -> str:
     return f"{library} ({loaded.openblas_get_config().decode(errors='replace').strip()})"
 
 
+def _record(path: str, asked: Mapping[str, Any]) -> None:
+    """Start the recorder of `gates xray`, as its sitecustomize.py does where PYTHONPATH is read."""
+    os.environ["GATES_XRAY"] = json.dumps(dict(asked))
+    sys.path.insert(0, path)
+    spec = importlib.util.spec_from_file_location("gates_sitecustomize", Path(path, "sitecustomize.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} has no recorder")
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
 def _open(start: Mapping[str, Any]) -> tuple[ModuleType, Applied | None]:
+    if start.get("recorder"):
+        _record(**start["recorder"])
     mutant, applied = start.get("mutant"), None
     own = mutant is not None and mutant["target"].partition(":")[0] == start["module"]
     if mutant is not None and not own:

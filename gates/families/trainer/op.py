@@ -71,6 +71,38 @@ STEP_LOGPROBS = Op(
     formula="(R, T) log-probs of a run's first step: as sampled (NaN past the end), of the old and the reference policy, and of the "
     "policy in the update's last pass",
 )
+SETTINGS_IN_FORCE = (
+    "JSON: every setting in force by its word: what `policy_loss` and `group_advantages` are given, and learning_rate, "
+    "weight_decay, gradient_clip"
+)
+TRAINING_STEP = Op(
+    name="training_step",
+    outputs={"settings": Output(kind="text"), "metrics": Output(kind="text")},
+    inputs={
+        "model": '{"path": folder} of a tiny model in the Hugging Face layout, in float32',
+        "trainer": '"grpo", "rloo", "dpo" or "sft": which of the library\'s trainers',
+        "settings": "words and values that are asked, {} for the library's defaults",
+        "prompts": "for each prompt its list of ids",
+        "completions": "for each row its list of ids, the token that ends it included; rows of a prompt stand together",
+        "rewards": "(R,) float32; None for trainers without rewards",
+        "group_size": "G, rows of each prompt; of DPO the chosen and the rejected, 2",
+        "updates": "optimizer steps on these rows, each on all of them",
+        "micro_batch_rows": "rows of a forward pass; divides R",
+        "folder": "where the library may write; it is removed after the call",
+    },
+    source="one generation and its updates, as the library's trainer makes them; only sampling is replaced",
+    formula=f"`settings`, {SETTINGS_IN_FORCE}; `metrics`, JSON: for each update its loss, gradient_norm, kl, reward, "
+    "clip_fraction, length, as far as the library reports them. The gradient itself is recorded where the optimizer receives it",
+    key=("trainer",),
+)
+RESOLVE_CONFIG = Op(
+    name="resolve_config",
+    outputs={"settings": Output(kind="text")},
+    inputs={name: TRAINING_STEP.inputs[name] for name in ("trainer", "settings")},
+    source="the library's own configuration, from what was asked and its defaults",
+    formula=f"`settings`, {SETTINGS_IN_FORCE}",
+    key=("trainer",),
+)
 LORA_LINEAR = Op(
     name="lora_linear",
     outputs={"y": Output(kind="f", ndim=2), "kept": Output(like="x")},

@@ -14,7 +14,7 @@ import numpy as np
 from mlx import optimizers
 from mlx.utils import tree_flatten
 
-from gates.subjects.mlx_trainer import constants, loss, preference, run, terms, text
+from gates.subjects.mlx_trainer import constants, loss, preference, run, steps, terms, text
 from gates.subjects.mlx_trainer import rollout as reference_rollout
 from gates_reference.trainer import checkpointing as checkpoints
 from gates_reference.trainer import double, logprobs, lora
@@ -29,6 +29,7 @@ VERSIONS = {"mlx": version("mlx"), "mlx_lm": version("mlx-lm"), "device": str(mx
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     **loss.CONVENTIONS,
     **preference.CONVENTIONS,
+    **steps.CONVENTIONS,
     **terms.CONVENTIONS,
     **reference_rollout.CONVENTIONS,
 }
@@ -203,4 +204,5 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_step": train_step,
     **text.OPS,
     **run.OPS,
+    **steps.OPS,
 }

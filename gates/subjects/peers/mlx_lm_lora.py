@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
+import mlx_lm_lora_steps
 import numpy as np
 from mlx_lm_lora.trainer import cpo_trainer, dpo_trainer, grpo_trainer, online_dpo_trainer, orpo_trainer, xpo_trainer
 from peer_mlx import FakeModel, array, evaluated, given_logprobs, loss_and_gradient, only_float32, timed_loss
@@ -43,6 +44,7 @@ GROUP = {"scale": ("group",), "ddof": (0,), "baseline": ("mean",)}  # grpo_train
 KL = {"kl_estimator": ("k3",), "kl_ratio": ("none", None), "kl_clamp": (None,), "dapo_denominator": ("global", None)}
 ROWS = {"advantages": ("row",), "ratio": ("on-policy",), "rows": ("mask", "holes"), "weights": (False,)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    **{name: {"trainer": mlx_lm_lora_steps.TRAINERS} for name in ("training_step", "resolve_config")},
     "group_advantages": {"dtype": ("float32",), **GROUP, "eps": (1e-4, float(np.float32(1e-4))), "eps_mode": ("add",)},
     "policy_loss": {**SINGLE, **KL, **ROWS, "algorithm": ("grpo", "dr_grpo", "gspo")},
     "preference_loss": {**SINGLE, "loss": PREFERENCES, "lengths": ("mean", None), "nll_tokens": ("completion",)},
@@ -124,7 +126,15 @@ def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entr
 
 
 OPS: dict[str, Callable[..., Answer]] = {
-    function.__name__: function for function in (group_advantages, policy_loss, preference_loss, selective_log_softmax)
+    function.__name__: function
+    for function in (
+        group_advantages,
+        policy_loss,
+        preference_loss,
+        selective_log_softmax,
+        mlx_lm_lora_steps.training_step,
+        mlx_lm_lora_steps.resolve_config,
+    )
 }
 
 

@@ -23,6 +23,7 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 
 import numpy as np
 import torch
+import trl_steps
 import trl_timed
 from accelerate import Accelerator
 from datasets import Dataset, disable_progress_bars
@@ -91,6 +92,7 @@ WHOLE_STEP = tuple(name for name in ALGORITHMS if name != "bnpo-trl")  # of whic
 DTYPE: dict[str, tuple[Any, ...]] = {"dtype": ("float32",)}
 EPS = (1e-4, float(np.float32(1e-4)), None)
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    **{name: {"trainer": tuple(trl_steps.KINDS)} for name in ("training_step", "resolve_config")},
     "policy_loss": LOSS,
     "policy_loss_in_parts": {**LOSS, **DTYPE, "algorithm": WHOLE_STEP, "clipped": (False,)},
     "loss_with_options": {"parts": ("equal",), "nan_sampling": ("unrecorded",), **DTYPE},
@@ -719,6 +721,8 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
         selective_log_softmax,
         selective_log_softmax_backward,
         pack_sequences,
+        trl_steps.training_step,
+        trl_steps.resolve_config,
     )
 }
 

@@ -100,8 +100,7 @@ def _rule(context: Context) -> Iterator[Reading]:
             numbers=numbers,
         )
         return
-    off = sum(int((~_follows(sample, settings, rule, update.document.dtype)).sum()) for sample, settings in parts)
-    count = sum(len(sample.before) for sample, _ in parts)
+    off, count = departures(update) or (0, 0)
     because = f"{plural(count, 'sampled weight')}, in float64 from gradient, settings and state, within the rounding of {update.document.dtype}"
     rate = ", ".join(number(value) for value in rates)
     if not off:
@@ -117,6 +116,18 @@ def _rule(context: Context) -> Iterator[Reading]:
         because,
         numbers={**numbers, "off": off, "instead": instead},
     )
+
+
+def departures(update: Update) -> tuple[int, int] | None:
+    """Return how many sampled weights are not where the optimizer's own rule has them, and of how many.
+
+    None where the rule is not known, or nothing was sampled.
+    """
+    rule, parts = RULES.get(update.document.optimizer.name), list(_samples(update))
+    if rule is None or not parts:
+        return None
+    off = sum(int((~_follows(sample, settings, rule, update.document.dtype)).sum()) for sample, settings in parts)
+    return off, sum(len(sample.before) for sample, _ in parts)
 
 
 def _decay(parts: list[tuple[Sample, rules.Settings]]) -> str:

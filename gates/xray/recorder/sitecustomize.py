@@ -85,4 +85,5 @@ if os.environ.get("GATES_XRAY"):
     import gates_xray
 
     gates_xray.install()
-_next_sitecustomize()
+if __name__ == "sitecustomize":  # else the worker of a recorded op has loaded this file
+    _next_sitecustomize()
