@@ -213,6 +213,8 @@ def _row(row: Row, solved: Fit, ends: frozenset[int], pad: int | None, limit: in
     closing, after = _closing(row, begin, ends, pad)
     if not ends and row.attended.all() and begin is not None:
         after = _trailing(row, begin, solved)
+    elif closing is None and begin is not None and not len(after):
+        after = _padding(row, begin, solved, pad)
     length = 0 if begin is None else int(row.attended[begin:].sum())
     truncated: bool | None = None
     if begin is not None and begins == "sampler" and (ends or limit is not None):
@@ -228,6 +230,14 @@ def _trailing(row: Row, begin: int, solved: Fit) -> Array:
     columns = row.columns[places]
     trains = places[~(solved.zero(columns) | np.isnan(solved.coefficients[columns]))]
     return places[places > trains[-1]] if len(trains) else np.array([], dtype=np.int64)
+
+
+def _padding(row: Row, begin: int, solved: Fit, pad: int | None) -> Array:
+    """Return the last position of a row whose token is the padding and does not train: one such token may be a sampled one."""
+    last = int(np.flatnonzero(row.attended)[-1])
+    column = int(row.columns[last])
+    untrained = column >= 0 and bool(solved.zero(np.array([column]))[0])
+    return np.array([last] if last > begin and row.ids[last] == pad and untrained else [], dtype=np.int64)
 
 
 def _begin(row: Row, solved: Fit) -> tuple[int | None, Begins]:

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -245,11 +245,28 @@ def advantages(t: Trial, settings: Mapping[str, Any]) -> Array:
     )
 
 
+def expected_loss(t: Trial, made: Trained, index: int) -> tuple[float, float]:
+    """Return the loss that an update minimised, and the sum of the sizes of its terms."""
+    rows = _log_probs(t, made, index)[0]
+    return _loss(t, rows, made.settings).loss
+
+
 def _expected(t: Trial, made: Trained, index: int, settings: Mapping[str, Any], nats: float) -> tuple[Array, Array]:
     """Return the derivative of the loss with respect to the log-prob of each column, on both branches of a bound.
 
     The policy's log-probs are taken so many nats higher.
     """
+    rows, slots = _log_probs(t, made, index)
+    rows = replace(rows, policy=rows.policy + nats * rows.mask)
+    count = len(made.updates[index].kinds)
+    first, second = (
+        np.bincount(slots[rows.mask], side[rows.mask], count) for side in _loss(t, rows, settings).gradients
+    )
+    return first, second
+
+
+def _log_probs(t: Trial, made: Trained, index: int) -> tuple[Rows, Array]:
+    """Return the log-probs of an update's completions, and the column of each."""
     update, first = made.updates[index], made.updates[0]
     begins = [len(prompt) for prompt in t.inputs["prompts"] for _ in range(t.inputs["group_size"])]
     rows = [columns[begin:] for columns, begin in zip(made.rows[index], begins, strict=True)]
@@ -265,10 +282,8 @@ def _expected(t: Trial, made: Trained, index: int, settings: Mapping[str, Any], 
 
     if (slots[mask] < 0).any() or not np.isfinite(wide(by_column)).all():
         raise SubjectFaultError("value", f"training_step: update {update.number} scored no log-prob of some tokens")
-    rows_of = Rows(wide(update.log_probs) + nats * mask, wide(by_column), wide(_reference(update, slots[mask])), mask)
-    want = _loss(t, rows_of, settings)
-    first_branch, second_branch = (np.bincount(slots[mask], side[mask], len(update.kinds)) for side in want)
-    return first_branch, second_branch
+    rows_of = Rows(wide(update.log_probs), wide(by_column), wide(_reference(update, slots[mask])), mask)
+    return rows_of, slots
 
 
 @dataclass(frozen=True)
@@ -281,8 +296,16 @@ class Rows:
     mask: Array
 
 
-def _loss(t: Trial, rows: Rows, settings: Mapping[str, Any]) -> tuple[Array, Array]:
-    """Return the gradient of the loss that the settings name, on both branches of a bound."""
+@dataclass(frozen=True)
+class Loss:
+    """A loss: its gradients on both branches of a bound, and its value with the sum of the sizes of its terms."""
+
+    gradients: tuple[Array, Array]
+    loss: tuple[float, float]
+
+
+def _loss(t: Trial, rows: Rows, settings: Mapping[str, Any]) -> Loss:
+    """Return the loss that the settings name."""
     if t.inputs["trainer"] in PAIRS:
         chosen = {name: settings.get(name) for name in PREFERENCE}
         pairs = t.want(
@@ -293,7 +316,7 @@ def _loss(t: Trial, rows: Rows, settings: Mapping[str, Any]) -> tuple[Array, Arr
             loss=settings["loss"],
             **chosen,
         )
-        return pairs.gradient, pairs.gradient
+        return Loss((pairs.gradient, pairs.gradient), (float(pairs.loss), float(pairs.loss)))
     supervised = t.inputs["trainer"] in SUPERVISED
     if supervised:  # the mean of -log-probs: a policy loss on policy, with advantages of 1
         mean = {"dapo_denominator": "global"} if settings["aggregation"] == "token-mean" else {}
@@ -313,7 +336,8 @@ def _loss(t: Trial, rows: Rows, settings: Mapping[str, Any]) -> tuple[Array, Arr
         branch_dtype="float32",
         **constants,
     )
-    return want.gradient, want.gradient_other
+    value = float((want.gradient * rows.policy)[rows.mask].sum()) if supervised else float(want.loss)
+    return Loss((want.gradient, want.gradient_other), (value, float(want.loss_scale)))
 
 
 def _reference(update: Update, needed: Array) -> Array:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recordings import Line, Made, Model, events, generated, lines, spread, write
+from recordings import PAD, Line, Made, Model, events, generated, lines, spread, write
 from safetensors.numpy import load_file, save_file
 from scenarios import (
     LENGTHS,
@@ -166,6 +166,17 @@ class TestWhoTrains:
 
         kind, sentence = said(picture(tmp_path, changed(grpo(), hole)), "completion")
         assert (kind, sentence) == ("attention", "33 of 34 tokens inside of completions train; 1 does not, in row 3")
+
+    def test_one_token_of_padding_without_a_mask_is_padding(self, tmp_path: Path) -> None:
+        """A row ends by an id that nobody names, and is padded by one token that the attention mask shows."""
+        rows = lines(LENGTHS)
+        rows[1].completion[-2:] = [7, PAD]
+
+        def short(index: int, line: Line, coefficients: Array) -> None:
+            coefficients[len(line.prompt) + line.length - 1] *= index != 1
+
+        made = changed(Made(Model.drawn(), rows, spread(rows, row_mean(rows, advantages()))), short)
+        assert said(picture(tmp_path, made), "completion")[0] == "read"
 
     def test_trained_padding_shows(self, tmp_path: Path) -> None:
         def padding(_: int, line: Line, coefficients: Array) -> None:

@@ -143,7 +143,8 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     else:
         pairs = [_pair(prompt, *completions[2 * k : 2 * k + 2]) for k, prompt in enumerate(prompts)]
         dpo_trainer.train_dpo(policy, reference, optimizer, pairs, None, args=args, training_callback=reports)
-    metrics = {"learning_rate": [float(report["learning_rate"]) for report in reports.reports]}
+    names = {"loss": "train_loss", "learning_rate": "learning_rate"}
+    metrics = {word: [float(report[name]) for report in reports.reports] for word, name in names.items()}
     words = _in_force(trainer, args, _rate(settings))
     return {"settings": json.dumps(words), "metrics": json.dumps(metrics)}
 
