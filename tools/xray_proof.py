@@ -23,9 +23,10 @@ from gates_reference import tiny
 RECORD = proofs.ROOT / "results" / "xray" / "trainers.json"
 EXAMPLES = proofs.ROOT / "examples" / "xray"
 EXPLAINED = 1e-5  # least that a run in float32 must explain: what is left of its gradient, as in gates_xray.py
-TRL = ("grpo", "grpo-lora", "rloo", "dpo", "kto", "orpo", "cpo", "sft", "online_dpo")
+TRL = ("grpo", "rloo", "dpo", "kto", "orpo", "cpo", "sft", "online_dpo")
 RUNS: Mapping[str, tuple[str, str, str]] = {  # name: peer, script, its kind
     **{f"trl-{kind}": ("trl", "trl_trainers.py", kind) for kind in TRL},
+    "trl-grpo-lora": ("peft", "trl_trainers.py", "grpo-lora"),
     "mlx-lm-sft": ("mlx-lm", "mlx_trainers.py", "mlx-lm-sft"),
     "mlx-lm-lora-dpo": ("mlx-lm-lora", "mlx_trainers.py", "mlx-lm-lora-dpo"),
     "mlx-lm-lora-grpo": ("mlx-lm-lora", "mlx_trainers.py", "mlx-lm-lora-grpo"),
