@@ -86,7 +86,7 @@ class Update:
             self.columns = Columns(self.calls, self.weights, self.recording.options, self._ranks()[1])
             with self.weights.in_float32([call.module for call in self.calls]):
                 self._explain()
-                self.columns.close(gates_xray.unexplained(self.sketch, self.gradient)[1])
+                self.columns.close(self._coefficients())
                 self.start_log_probs = self._at_start()
 
     def _explain(self):
@@ -106,6 +106,10 @@ class Update:
         best = self._best(USUAL)
         if gates_xray.explains(best[0], 0.0):
             self._take(best)
+
+    def _coefficients(self):
+        """Return the coefficients of the columns, 0 where other ranks have columns of the same gradient."""
+        return gates_xray.unexplained(self.sketch, self.gradient)[1] * (self._ranks()[1] == 1)
 
     def _best(self, temperatures):
         """Return the temperature of these, up to the first that explains, at which log-probs leave least."""

@@ -131,7 +131,9 @@ def dropout(modules):
     shares = [0.0]
     for part in modules:
         if part.training:
-            names = ("p",) if isinstance(part, torch.nn.modules.dropout._DropoutNd) else ("attention_dropout", "dropout")
+            names = (
+                ("p",) if isinstance(part, torch.nn.modules.dropout._DropoutNd) else ("attention_dropout", "dropout")
+            )
             shares += [share for name in names if isinstance(share := getattr(part, name, None), float)]
     return max(shares)
 
@@ -143,7 +145,11 @@ def in_backward():
 
 def sharded(parameter):
     """Return whether a process holds only a part of a parameter."""
-    marks = ("device_mesh", "ds_id", "_fsdp_flattened")  # of DTensor, DeepSpeed, and FSDP that keeps the original parameters
+    marks = (
+        "device_mesh",
+        "ds_id",
+        "_fsdp_flattened",
+    )  # of DTensor, DeepSpeed, and FSDP that keeps the original parameters
     return any(hasattr(parameter, mark) for mark in marks) or type(parameter).__name__ == "FlatParameter"
 
 

@@ -26,9 +26,7 @@ IN_BACKWARD = (
     "the optimizer steps inside of the backward pass, parameter by parameter, so that the gradient is never whole: switch that off for "
     "the X-ray (hooks of register_post_accumulate_grad_hook, LOMO, layer-wise optimizers), and call step() after backward()"
 )
-IN_CLOSURE = (
-    "the gradient is computed inside of optimizer.step, by its closure: call backward() before it, and step() without a closure"
-)
+IN_CLOSURE = "the gradient is computed inside of optimizer.step, by its closure: call backward() before it, and step() without a closure"
 SCORERS = 8  # most passes without gradient that are kept, by model and by weights
 
 
@@ -195,7 +193,9 @@ class Recorder:
     def before_step(self, optimizer, args, kwargs):
         """Measure the columns of an update that an optimizer is about to make."""
         self.open.pop(id(optimizer), None)  # of a step that raised
-        if self.busy or self.open or not self.recording.wanted:  # an open one is around this: ZeRO's, of its own optimizer
+        if (
+            self.busy or self.open or not self.recording.wanted
+        ):  # an open one is around this: ZeRO's, of its own optimizer
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         moved = [parameter for parameter in parameters if parameter.grad is not None]

@@ -12,6 +12,9 @@ from collections.abc import Iterable
 import torch
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch_small import Model, log_probs, rows, surrogate
 
 VARIANT = sys.argv[1]
@@ -32,16 +35,10 @@ def prepared(model: nn.Module) -> nn.Module:
     if RANKS == 1:
         return model
     if VARIANT == "fsdp":
-        from torch.distributed.fsdp import FullyShardedDataParallel
-
         return FullyShardedDataParallel(model, device_id=torch.device("cpu"))
     if VARIANT == "fully_shard":
-        from torch.distributed.fsdp import fully_shard
-
         return fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)))
     if VARIANT == "tensor parallel":
-        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-
         plan = {"inner": ColwiseParallel(), "outer": RowwiseParallel()}
         return parallelize_module(model, init_device_mesh("cpu", (RANKS,)), plan)
     return model if VARIANT == "summed" else nn.parallel.DistributedDataParallel(model)
@@ -53,8 +50,6 @@ def optimizer_of(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         return torch.optim.SGD(parameters, lr=1.0)
     if RANKS == 1:
         return torch.optim.AdamW(parameters, lr=0.01)
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
     return ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=0.01)
 
 
