@@ -50,10 +50,8 @@ def run(folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = 
         )
         for variables in ranks
     ]
-    printed = []
     try:
-        for process in processes:
-            printed.append(process.communicate(timeout=LIMIT_S)[0])
+        printed = [process.communicate(timeout=LIMIT_S)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
