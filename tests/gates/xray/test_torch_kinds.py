@@ -11,6 +11,7 @@ from scripted import SCRIPTS, interpreter, run
 
 from gates.xray import read, recording, step
 from gates.xray.recording import Recording
+from gates_reference import tiny
 
 SCRIPT = str(SCRIPTS / "torch_kinds.py")
 
@@ -44,7 +45,7 @@ class TestRefused:
         ],
     )
     def test_the_sentence_has_the_remedy(self, kind: str, reason: str, remedy: str, tmp_path: Path) -> None:
-        """It is said once, on the screen and in the recording; the `plain` kind is the remedy."""
+        """It is said once, on the screen and in the recording; the kind `plain` is the remedy."""
         files, printed = recorded(tmp_path, kind)
         (sentence,) = files.cannot
         assert sentence.startswith(reason)
@@ -89,3 +90,13 @@ class TestRecorded:
         assert explained is not None
         assert explained.kind == "attention"
         assert "dropout of 0.1, which the columns are computed without" in explained.remedy
+
+
+@pytest.mark.long
+def test_adapters_of_peft(tmp_path: Path) -> None:
+    """TRL's GRPO with LoRA: only adapters are fitted, and they explain both gradients."""
+    script = str(SCRIPTS.parents[3] / "examples" / "xray" / "trl_trainers.py")
+    run(tmp_path / "xray", [interpreter("peft"), script, "grpo-lora", str(tiny.build({})), str(tmp_path / "out")])
+    files = recording.load(tmp_path / "xray")
+    assert [update.document.trained.numbers for update in files.updates] == [1792, 1792]
+    assert [step.step(update).fit.unexplained < 1e-5 for update in files.updates] == [True, True]
