@@ -20,6 +20,7 @@ from gates_xray_torch_recorder import Recorder
 
 _recorder = None
 _handles = []  # of the hooks of forward passes
+_stances = []  # what torch.compile does after the last update, where it was switched off
 
 
 def install():
@@ -52,8 +53,8 @@ def _leave():
     """Let the script run as it would without the recorder, once the last update has been recorded."""
     while _handles:
         _handles.pop().remove()
-    if "torch._dynamo" in sys.modules:
-        _compilation("default")
+    if _stances:
+        torch.compiler.set_stance(_stances.pop())
 
 
 def recorder():
@@ -84,16 +85,12 @@ def _watch_compilation():
 
     @functools.wraps(original)
     def compile_(*args, **kwargs):
-        if _recorder.recording.wanted:
-            _compilation("force_eager")
+        if _recorder.recording.wanted and not _stances and hasattr(torch.compiler, "set_stance"):  # from torch 2.6 on
+            torch.compiler.set_stance("force_eager")
+            _stances.append("default")
         return original(*args, **kwargs)
 
     torch.compile = compile_
-
-
-def _compilation(stance):
-    if hasattr(torch.compiler, "set_stance"):  # from torch 2.6 on
-        torch.compiler.set_stance(stance)
 
 
 def _watch_hooks():
