@@ -14,7 +14,8 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-KIND, MODEL, FOLDER = sys.argv[1:4]
+NAME, MODEL, FOLDER = sys.argv[1:4]
+KIND = NAME.removesuffix("-lora")
 PROMPTS = ["one two ", "three four ", "x ", "y "]
 CHOSEN = ["five six seven", "eight", "nine", "ten eleven"]
 REJECTED = ["six", "seven eight nine", "ten", "one two three"]
@@ -64,6 +65,10 @@ tokenizer = AutoTokenizer.from_pretrained(MODEL)
 tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
 model = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
 more = {"reward_funcs": reward} if KIND in SAMPLES else {}
+if NAME != KIND:
+    from peft import LoraConfig
+
+    more["peft_config"] = LoraConfig(task_type="CAUSAL_LM")
 arguments = getattr(module, f"{NAMES[KIND]}Config")(**settings)
 trainer = getattr(module, f"{NAMES[KIND]}Trainer")(
     model=model, args=arguments, train_dataset=data(), processing_class=tokenizer, **more

@@ -10,6 +10,7 @@ import fnmatch
 
 import gates_xray
 import gates_xray_mlx_calls as passes
+import gates_xray_mlx_router
 import mlx.core as mx
 import numpy as np
 from gates_xray_mlx_columns import Columns, log_probs_of
@@ -86,7 +87,7 @@ class Update:
             self.columns = Columns(self.calls, self.weights, self.recording.options, self._ranks()[1])
             with self.weights.in_float32([call.module for call in self.calls]):
                 self._explain()
-                self.columns.close(gates_xray.unexplained(self.sketch, self.gradient)[1])
+                self.columns.close(self._coefficients())
                 self.start_log_probs = self._at_start()
 
     def _explain(self):
@@ -96,7 +97,7 @@ class Update:
         seconds = clock() / len(self.temperatures)
         if self._ranks()[1] > 1:  # other ranks have the other columns
             return
-        for kind in ("padding", "entropy", "kl"):
+        for kind in ("padding", "entropy", "kl", "router"):
             if gates_xray.explains(share, self.noise):
                 return
             share = self._with(kind, share)
@@ -106,6 +107,10 @@ class Update:
         best = self._best(USUAL)
         if gates_xray.explains(best[0], 0.0):
             self._take(best)
+
+    def _coefficients(self):
+        """Return the coefficients of the columns, 0 where other ranks have columns of the same gradient."""
+        return gates_xray.unexplained(self.sketch, self.gradient)[1] * (self._ranks()[1] == 1)
 
     def _best(self, temperatures):
         """Return the temperature of these, up to the first that explains, at which log-probs leave least."""
@@ -148,7 +153,13 @@ class Update:
     def _with(self, kind, share):
         """Try columns of one more kind, keep them if they explain, and return what is left."""
         before = len(self.columns.keys)
-        more = {"padding": self._padding, "entropy": self._entropies, "kl": self._divergences}[kind]()
+        compute = {
+            "padding": self._padding,
+            "entropy": self._entropies,
+            "kl": self._divergences,
+            "router": self._routers,
+        }
+        more = compute[kind]()
         if more is None:
             return share
         sketch = np.concatenate([self.sketch, more])
@@ -179,6 +190,17 @@ class Update:
 
     def _entropies(self):
         return self.columns.entropies(self.temperature)
+
+    def _routers(self):
+        """Return the columns of that form of the routers' loss which leaves least, None without routers."""
+        best = None
+        for columns in gates_xray_mlx_router.forms(self.columns):
+            left, _ = gates_xray.unexplained(np.concatenate([self.sketch, columns]), self.gradient)
+            if best is None or left < best[0]:
+                best = (left, columns)
+            if gates_xray.explains(left, self.noise):
+                break
+        return best and best[1]
 
     def _divergences(self):
         """Return columns of the KL to the starting weights, where it has no gradient before the first update."""

@@ -8,6 +8,7 @@ It runs in the interpreter of the script: standard library, NumPy and torch only
 
 from __future__ import annotations
 
+import atexit
 import functools
 import math
 import os
@@ -18,6 +19,8 @@ import torch
 from gates_xray_torch_recorder import Recorder
 
 _recorder = None
+_handles = []  # of the hooks of forward passes
+_stances = []  # what torch.compile does after the last update, where it was switched off
 
 
 def install():
@@ -26,20 +29,32 @@ def install():
     if _recorder is not None:
         return
     recording = gates_xray.recording()
-    _recorder = Recorder(recording)
+    _recorder = Recorder(recording, _leave)
     from torch.nn.modules import module
     from torch.optim import optimizer
 
-    module.register_module_forward_pre_hook(_recorder.before_forward)
-    module.register_module_forward_hook(_recorder.after_forward, with_kwargs=True, always_call=True)
+    _handles.append(module.register_module_forward_pre_hook(_recorder.before_forward))
+    after = module.register_module_forward_hook(_recorder.after_forward, with_kwargs=True, always_call=True)
+    _handles.append(after)
     optimizer.register_optimizer_step_pre_hook(_recorder.before_step)
     optimizer.register_optimizer_step_post_hook(_recorder.after_step)
     _watch_clipping()
     _watch_indices()
+    _watch_hooks()
+    _watch_compilation()
+    atexit.register(_recorder.end)
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     recording.event(
         "start", framework=f"torch {torch.__version__}", python=sys.version.split()[0], rank=rank, world_size=ranks
     )
+
+
+def _leave():
+    """Let the script run as it would without the recorder, once the last update has been recorded."""
+    while _handles:
+        _handles.pop().remove()
+    if _stances:
+        torch.compiler.set_stance(_stances.pop())
 
 
 def recorder():
@@ -62,6 +77,32 @@ def _watch_clipping():
         return norm
 
     utils.clip_grad_norm_ = utils.clip_grad.clip_grad_norm_ = clip_grad_norm_
+
+
+def _watch_compilation():
+    """Let compiled functions run uncompiled until the updates are recorded: what they compute inside is hidden from hooks."""
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile_(*args, **kwargs):
+        if _recorder.recording.wanted and not _stances and hasattr(torch.compiler, "set_stance"):  # from torch 2.6 on
+            torch.compiler.set_stance("force_eager")
+            _stances.append("default")
+        return original(*args, **kwargs)
+
+    torch.compile = compile_
+
+
+def _watch_hooks():
+    """See whether a script asks to be called for each gradient inside of the backward pass, as optimizers that step there do."""
+    original = torch.Tensor.register_post_accumulate_grad_hook
+
+    @functools.wraps(original)
+    def register_post_accumulate_grad_hook(self, hook):
+        _recorder.hooked = True
+        return original(self, hook)
+
+    torch.Tensor.register_post_accumulate_grad_hook = register_post_accumulate_grad_hook
 
 
 def _watch_indices():

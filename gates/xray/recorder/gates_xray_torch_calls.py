@@ -126,6 +126,18 @@ def last_targets(ids, candidates):
     return None
 
 
+def dropout(modules):
+    """Return the largest share that modules drop: as layers, or inside of an attention or a recurrent layer."""
+    shares = [0.0]
+    for part in modules:
+        if part.training:
+            names = (
+                ("p",) if isinstance(part, torch.nn.modules.dropout._DropoutNd) else ("attention_dropout", "dropout")
+            )
+            shares += [share for name in names if isinstance(share := getattr(part, name, None), float)]
+    return max(shares)
+
+
 def in_backward():
     """Return whether this is a backward pass, in which checkpoints compute a forward pass again."""
     return torch._C._current_graph_task_id() != -1
@@ -133,9 +145,12 @@ def in_backward():
 
 def sharded(parameter):
     """Return whether a process holds only a part of a parameter."""
-    return (
-        hasattr(parameter, "device_mesh") or hasattr(parameter, "ds_id") or type(parameter).__name__ == "FlatParameter"
-    )
+    marks = (
+        "device_mesh",
+        "ds_id",
+        "_fsdp_flattened",
+    )  # of DTensor, DeepSpeed, and FSDP that keeps the original parameters
+    return any(hasattr(parameter, mark) for mark in marks) or type(parameter).__name__ == "FlatParameter"
 
 
 def ranks():

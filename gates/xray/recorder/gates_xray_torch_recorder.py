@@ -18,14 +18,24 @@ import torch
 from gates_xray_torch_columns import TooLargeError
 from gates_xray_torch_update import Update
 
+SHARDED = (
+    "the parameters are sharded (FSDP, ZeRO 3 or tensor parallel), so that no process holds a whole gradient: run one process, without "
+    "sharding, on a tiny model, or record a step for `gates judge`"
+)
+IN_BACKWARD = (
+    "the optimizer steps inside of the backward pass, parameter by parameter, so that the gradient is never whole: switch that off for "
+    "the X-ray (hooks of register_post_accumulate_grad_hook, LOMO, layer-wise optimizers), and call step() after backward()"
+)
+IN_CLOSURE = "the gradient is computed inside of optimizer.step, by its closure: call backward() before it, and step() without a closure"
 SCORERS = 8  # most passes without gradient that are kept, by model and by weights
 
 
 class Recorder:
     """Sees forward passes, generation, clipping and optimizer steps of one process."""
 
-    def __init__(self, recording):
+    def __init__(self, recording, recorded):
         self.recording = recording
+        self._recorded = recorded  # called when the last update is recorded, or none can be
         self.busy = False  # its own passes
         self.generating = 0
         self.calls = []
@@ -43,6 +53,7 @@ class Recorder:
         self.open = {}  # updates between the hooks before and after, by optimizer's id
         self.vocabularies = set()
         self.tokenizer = gates_xray.tokenizer
+        self.hooked = False  # whether the script has asked to be called for each gradient inside of the backward pass
         self.indices = collections.deque(maxlen=256)  # whole numbers by which scores were picked since the last update
 
     # ------------------------------------------------------------------------------------------ what hooks see
@@ -54,8 +65,9 @@ class Recorder:
                 self.claimed, self.bases = False, []
             self.inside.append(id(module))
 
-    def after_forward(self, module, args, kwargs, output):
-        """See a forward pass of any module; of one that raised, `output` is None."""
+    def after_forward(self, module, args, *rest):
+        """See a forward pass of any module; of one that raised, the output is None, and torch leaves the keyword arguments out."""
+        kwargs, output = rest if len(rest) > 1 else ({}, rest[0])
         if self.busy or not self.recording.wanted or calls.in_backward():
             return
         if id(module) in self.inside:  # passes that an exception ended are above it
@@ -180,12 +192,17 @@ class Recorder:
 
     def before_step(self, optimizer, args, kwargs):
         """Measure the columns of an update that an optimizer is about to make."""
-        if self.busy or not self.recording.wanted:
+        self.open.pop(id(optimizer), None)  # of a step that raised
+        if (
+            self.busy or self.open or not self.recording.wanted
+        ):  # an open one is around this: ZeRO's, of its own optimizer
             return
-        moved = [
-            parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.grad is not None
-        ]
-        if not moved:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        moved = [parameter for parameter in parameters if parameter.grad is not None]
+        reason = _refused(parameters, moved, args, kwargs)
+        if reason is not None:
+            self._never(reason)
+        if reason is not None or not moved:
             return
         self.recording.trains()
         try:
@@ -200,7 +217,7 @@ class Recorder:
         except TooLargeError as large:
             self.recording.event("too large", **large.facts)
             gates_xray.say(str(large))
-            self.recording.recorded = self.recording.options.updates
+            self._finish()
         except Exception as error:  # the script goes on, whatever happens here
             self._failed(error)
         finally:
@@ -220,7 +237,10 @@ class Recorder:
             self._failed(error)
         self.calls, self.clip, self.hashed = [], None, 0
         self.indices.clear()
-        if self.recording.options.stop and not self.recording.wanted:
+        if self.recording.wanted:
+            return
+        self._recorded()
+        if self.recording.options.stop:
             gates_xray.say("the updates are recorded; the script is stopped")
             raise SystemExit(0)
 
@@ -234,17 +254,25 @@ class Recorder:
         return [call for call in self.calls if holding[id(call.module)]]
 
     def _unseen(self, optimizer):
-        if any(calls.sharded(parameter) for group in optimizer.param_groups for parameter in group["params"]):
-            self.recording.cannot(
-                "the parameters are sharded (FSDP, ZeRO or tensor parallel): run one process with a tiny model, or record a step for "
-                "`gates judge`"
-            )
-            self.recording.recorded = self.recording.options.updates
-            return
         self.recording.event(
             "cannot",
             reason=f"an update of {type(optimizer).__name__} came without a forward pass that gave logits for token ids with gradient",
         )
+
+    def _never(self, reason):
+        """Say why no update of this script can be recorded, and look for none."""
+        self.recording.cannot(reason)
+        self._finish()
+
+    def _finish(self):
+        """Look for no further update."""
+        self.recording.recorded = self.recording.options.updates
+        self._recorded()
+
+    def end(self):
+        """Say at the end why a script that trains inside of its backward passes was not seen to make an update."""
+        if self.hooked and self.recording.wanted and not self.recording.made:
+            self._never(IN_BACKWARD)
 
     def _failed(self, error):
         where = traceback.extract_tb(error.__traceback__)[-1]
@@ -253,3 +281,14 @@ class Recorder:
         )
         if os.environ.get("GATES_XRAY_DEBUG"):
             traceback.print_exception(error)
+
+
+def _refused(parameters, moved, args, kwargs):
+    """Return why an update cannot be recorded, None if it can."""
+    if calls.in_backward():
+        return IN_BACKWARD
+    if any(calls.sharded(parameter) for parameter in parameters):
+        return SHARDED
+    if not moved and any(map(callable, (*args, *kwargs.values()))):
+        return IN_CLOSURE
+    return None

@@ -21,21 +21,22 @@ class Update:
     def __init__(self, recorder, optimizer, passes):
         self.recorder = recorder
         self.recording = recorder.recording
-        self.optimizer = optimizer
+        inner = getattr(optimizer, "optim", None)  # ZeRO's, which moves and knows this rank's parameters only
+        self.optimizer = inner if isinstance(inner, torch.optim.Optimizer) else optimizer
         self.calls = passes
         self.number = self.recording.made + 1
         self.clock = gates_xray.Clock()
         self.module = passes[-1].module
-        self.parameters = self._fitted()
+        self.parameters = self._fitted(optimizer)
         self.columns = Columns(passes, self.parameters, recorder.indices, recorder.vocabularies)
-        self.dropout = max((part.p for part in self.module.modules() if _drops(part)), default=0.0)
+        self.dropout = calls.dropout(part for call in passes for part in call.module.modules())
 
-    def _fitted(self):
+    def _fitted(self, optimizer):
         names = {}
         for call in self.calls:
             for name, parameter in call.module.named_parameters():
                 names.setdefault(id(parameter), (name, parameter))
-        grouped = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        grouped = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         patterns = self.recording.options.parameters
         fitted = {}
         for parameter in grouped:
@@ -46,8 +47,6 @@ class Update:
                 fitted[name] = parameter
         if not fitted:
             raise ValueError(f"no parameter with a gradient fits the patterns {patterns}")
-        if any(calls.sharded(parameter) for parameter in fitted.values()):
-            raise ValueError("the parameters are sharded: run one process with a tiny model")
         return fitted
 
     def measure(self):
@@ -61,7 +60,9 @@ class Update:
             raise TooLargeError(**columns.estimate(0.0))
         self.bins = gates_xray.bins_for(max(1, len(columns)), calls.ranks()[1])
         columns.open(self.bins)
-        self.sample = Sample(self.optimizer, self.parameters)
+        here = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
+        moved = {name: parameter for name, parameter in self.parameters.items() if id(parameter) in here}
+        self.sample = Sample(self.optimizer, moved)
         if self.recorder.start is None:
             self.recorder.start = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
         gradients = [parameter.grad for parameter in self.parameters.values()]
@@ -228,7 +229,3 @@ class Update:
             arrays[f"scored.{len(scorers)}"] = values
             scorers.append({"by": by, "model": type(module).__name__, "update": made})
         return scorers
-
-
-def _drops(part):
-    return isinstance(part, torch.nn.Dropout) and part.training and part.p > 0

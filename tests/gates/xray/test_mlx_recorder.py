@@ -21,6 +21,7 @@ SCRIPT = Path(__file__).parent / "scripts" / "mlx_loops.py"
 CLIP = 0.2
 SECONDS = 10.0  # most that an update of about 100 tokens may take
 TINY = {"bits": 32}
+EXPERTS = {"family": "qwen3_moe"}
 QUANTISED = {"bits": 4, "hidden": 64}
 CONFIGURATION = """
 model.tiny = {gain = 2.0}
@@ -185,6 +186,17 @@ class TestVariants:
         update = record(tmp_path, variant)[0].updates[number - 1]
         assert [name for name, _ in update.document.kinds] == ["log_prob", kind]
         assert step.step(update).fit.unexplained <= 1e-5
+
+    @pytest.mark.parametrize(
+        ("variant", "columns"), [("router", 1), pytest.param("router by layer", 2, marks=pytest.mark.long)]
+    )
+    def test_the_loss_of_routers_has_its_coefficient(self, variant: str, columns: int, tmp_path: Path) -> None:
+        """A load-balancing loss that the script adds is explained by the router's columns, with the script's own factor."""
+        for update in record(tmp_path, variant, EXPERTS)[0].updates:
+            fit = step.step(update).fit
+            assert update.document.kinds[1:] == (("router", columns),)
+            assert fit.unexplained <= 1e-5
+            np.testing.assert_allclose(fit.least[-columns:], 0.3, rtol=1e-4)
 
     def test_quantised_base_with_adapters(self, tmp_path: Path) -> None:
         """Columns of adapters do without batched backward passes, which MLX lacks for quantised products."""

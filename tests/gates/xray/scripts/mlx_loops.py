@@ -49,6 +49,30 @@ def log_probs(logits: mx.array, ids: mx.array, temperature: float = 1.0) -> mx.a
     return picked - mx.logsumexp(scores, axis=-1)
 
 
+SCORES: list[mx.array] = []  # of routers
+
+
+class Router(nn.Module):
+    """A router that keeps its scores, as scripts with a load-balancing loss have it."""
+
+    def __init__(self, router: nn.Module) -> None:
+        super().__init__()
+        self.inner = router
+
+    def __call__(self, states: mx.array) -> mx.array:
+        """Return the scores (B, T, E) of the experts."""
+        SCORES.append(self.inner(states))
+        return SCORES[-1]
+
+
+def balance(scores: mx.array) -> mx.array:
+    """Return the load-balancing loss of scores (N, E) of which two are chosen (arXiv:2101.03961, equation 4)."""
+    experts = scores.shape[-1]
+    best = mx.argsort(-scores, axis=-1)[:, :2]
+    choices = (best[..., None] == mx.arange(experts)).sum(1).mean(0)
+    return experts * (choices * mx.softmax(scores, -1).mean(0)).sum()
+
+
 class Policy(nn.Module):
     """A model with a value head."""
 
@@ -84,6 +108,9 @@ class Run:
             grad_checkpoint(self.model.layers[0])
         if variant == "value head":
             self.model = Policy(self.model)
+        if variant.startswith("router"):
+            for layer in self.model.layers:
+                layer.mlp.gate = Router(layer.mlp.gate)
         self.old = log_probs(self.logits(self.ids), self.ids, self.temperature)
         mx.eval(self.old)
         self.start = nn.log_softmax(self.logits(self.ids)[:, :-1], -1) if variant == "divergence" else None
@@ -128,9 +155,17 @@ class Run:
             value += 0.01 * (mx.exp(scores) * scores * mask[..., None]).sum() / mask.sum()
         if self.variant == "divergence":
             value += 0.5 * (mx.exp(scores) * (scores - self.start) * mask[..., None]).sum() / mask.sum()
+        if self.variant.startswith("router"):
+            value += 0.3 * self.balance()
         if self.variant == "value head":
             value += ((self.model(ids)[1][:, 1:] * mask) ** 2).sum()
         return value
+
+    def balance(self) -> mx.array:
+        """Return the load-balancing loss of the routers whose scores the pass has kept: of all layers' tokens, or of each layer."""
+        layers = [scores.reshape(-1, scores.shape[-1]) for scores in SCORES]
+        SCORES.clear()
+        return sum(map(balance, [mx.concatenate(layers)] if self.variant == "router" else layers))
 
     def supervised(self) -> mx.array:
         """Return the mean cross-entropy of rows whose last token is in no input of the model, only among the targets."""
@@ -144,6 +179,7 @@ class Run:
 
     def update(self) -> mx.array:
         """Make one update."""
+        SCORES.clear()
         value_and_grad = nn.value_and_grad(self.model, self.loss)
         if self.variant == "accumulation":
             parts = [value_and_grad(slice(begin, begin + 3)) for begin in (0, 3, 6)]
