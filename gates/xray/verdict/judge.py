@@ -14,13 +14,15 @@ from gates.xray.reading.words import share
 from gates.xray.verdict import correct, definitions, differs, rewards
 from gates.xray.verdict.definitions import Settings
 from gates.xray.verdict.inputs import completions, inputs_of, measured, parts_of
-from gates.xray.verdict.notes import Note, UnmatchedError, noted
+from gates.xray.verdict.notes import Note, noted
 from gates.xray.verdict.prediction import Predictor
 from gates.xray.verdict.question import LOSS, Question
+from gates.xray.verdict.unmatched import UnmatchedError
 from gates.xray.verdict.verdict import Verdict
 from gates_reference.algorithms import ALGORITHMS
 
 HALF = 1e-4  # of the gradient, rounded by one backward pass: float32 rounds 1e-7, bfloat16 some 1e-3
+SAMPLER = "note `sampler_log_probs`, a list a row with a number for each token of the completion"
 COARSE = 0.1  # limit of the typical coefficient, as a share of it, beyond which nothing is decided
 
 
@@ -47,6 +49,8 @@ def _verdicts(context: Context) -> Iterator[Verdict]:
     quantity = f"{LOSS}[{name}]" if name else LOSS
     try:
         yield from _noted(context, note, quantity)
+    except UnmatchedError as error:
+        yield Verdict(quantity, "cannot tell", str(error), remedy=error.remedy)
     except ConfigurationError as error:
         yield Verdict(
             quantity, "cannot tell", str(error), remedy="correct the note's settings (docs/recorded-steps.md)"
@@ -55,11 +59,11 @@ def _verdicts(context: Context) -> Iterator[Verdict]:
 
 def _noted(context: Context, note: Note, quantity: str) -> Iterator[Verdict]:
     settings = definitions.parsed(note.settings)
-    if settings.get("correction"):
+    if settings.get("correction") and "sampler_log_probs" not in note.tokens:
         reason = "off-policy corrections weigh by log-probs of the sampler, which are not recorded"
-        yield Verdict(quantity, "unsupported", reason, remedy="write a recorded step for `gates judge`")
+        yield Verdict(quantity, "cannot tell", reason, remedy=SAMPLER)
         return
-    if note.rewards is None and note.advantages is None:
+    if note.rewards is None and not note.says_advantages:
         reason = "the note has neither rewards nor advantages"
         yield Verdict(quantity, "unsupported", reason, remedy="note rewards and groups, or advantages")
         return
@@ -68,7 +72,7 @@ def _noted(context: Context, note: Note, quantity: str) -> Iterator[Verdict]:
         yield Verdict(
             finding.quantity, finding.status, finding.reason, finding.computes, "", finding.declare, finding.numbers
         )
-    if note.advantages is None and note.groups is None:
+    if not note.says_advantages and note.groups is None:
         reason = "the note has rewards, and nobody knows which rows are of one prompt"
         yield Verdict(quantity, "cannot tell", reason, remedy="note groups, the prompt of each row")
         return
