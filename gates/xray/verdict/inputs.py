@@ -43,6 +43,13 @@ class Measured:
         shown = columns >= 0
         return np.bincount(columns[shown], gradient[shown], self.total)[self.columns]
 
+    @property
+    def relative(self) -> float:
+        """The limit of the typical coefficient that is not 0, as a share of it; inf where all are."""
+        sizes = np.abs(self.values)
+        large = sizes > self.limits
+        return float(np.median(self.limits[large] / sizes[large])) if large.any() else float("inf")
+
     def misfit(self, *wanted: Array) -> float:
         """Return the largest error in limits; of several predictions the nearer one counts for each column."""
         if not len(self.columns):

@@ -37,6 +37,7 @@ class Note:
         chosen, desirable: 1 for each noted row that is, else 0; None where they are not noted.
         tokens: numbers for the tokens of each noted row: "advantages", "sampler_log_probs" and "reference_log_probs".
         mismatched: log-ratios of completions under prompts that are not theirs; None where they are not noted.
+        by_ids: whether the tokens of completions are noted.
     """
 
     rewards: Array | None
@@ -53,6 +54,7 @@ class Note:
     desirable: Array | None = None
     tokens: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     mismatched: Array | None = None
+    by_ids: bool = False
 
     @property
     def says_advantages(self) -> bool:
@@ -130,6 +132,7 @@ def _matched(context: Context, events: Sequence[Event], time: int, settings: Map
         numbers["desirable"],
         tokens,
         _numbers(_joined(events, "mismatched")),
+        ids is not None,
     )
 
 
