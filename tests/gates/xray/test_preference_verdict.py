@@ -131,7 +131,10 @@ class TestPairs:
         scores = [1.0, 0.0, 3.0, -1.0, 0.5, 0.2]
         assert judged(tmp_path / "right", update(dpo()), rewards=scores, groups=PAIRS, settings=DPO).status == "correct"
         verdict = judged(tmp_path / "wrong", update(dpo(swapped=(1,))), rewards=scores, groups=PAIRS, settings=DPO)
-        assert (verdict.status, verdict.computes) == ("wrong", "chosen and rejected swapped in pair 2")
+        assert (verdict.status, verdict.computes) == (
+            "wrong",
+            "chosen and rejected swapped in the pair of rows 3 and 4",
+        )
 
     def test_ids_in_another_order(self, tmp_path: Path) -> None:
         made = update(dpo(), labels=False)
@@ -168,7 +171,7 @@ class TestPairs:
         ("made", "words"),
         [
             (lambda: update(dpo(swapped=(0, 1, 2))), "chosen and rejected swapped"),
-            (lambda: update(dpo(swapped=(2,))), "chosen and rejected swapped in pair 3"),
+            (lambda: update(dpo(swapped=(2,))), "chosen and rejected swapped in the pair of rows 5 and 6"),
             (lambda: update(-dpo()), "the loss with the wrong sign"),
             (lambda: update(dpo(reference=False)), "the reference ignored"),
             (lambda: update(dpo(2.0 * BETA)), "β doubled"),
@@ -206,6 +209,14 @@ class TestPairs:
         settings = {"algorithm": "simpo", "beta": 2.0, "margin": 0.5}
         verdict = judged(tmp_path, update(weights, prompt=True, scored=False), **noted(settings))
         assert (verdict.status, "the prompt trains too" in verdict.computes) == ("wrong", True), verdict
+
+    def test_a_likelihood_of_each_micro_batch(self, tmp_path: Path) -> None:
+        """CPO's mean over the tokens of a pass, where each pass has a pair."""
+        made = update(dpo(0.1, reference=False), scored=False)
+        for line, row in zip(made.rows[0::2], made.coefficients[0::2], strict=True):
+            row[len(line.prompt) : len(line.prompt) + line.length] -= 1.0 / line.length / 3.0
+        verdict = judged(tmp_path, made, **noted({"algorithm": "cpo", "beta": 0.1}))
+        assert (verdict.status, verdict.computes) == ("correct", "averaged in each micro-batch"), verdict
 
 
 class TestCannotTell:

@@ -12,7 +12,7 @@ from gates.diagnosis.factors import constant, quotient
 from gates.families.program import Edit
 from gates.model import Array
 from gates.recorded import choices
-from gates.xray.reading.words import number, plural
+from gates.xray.reading.words import number, plural, some
 from gates.xray.verdict.definitions import SURE
 from gates.xray.verdict.mistakes import Named, masks
 from gates.xray.verdict.preference.losses import BETAS, Losses, Settings
@@ -20,6 +20,7 @@ from gates.xray.verdict.preference.settings import ALONE, SETTINGS
 from gates.xray.verdict.verdict import Verdict
 
 FACTOR = "look at the division by the passes of an update (gradient accumulation), by pairs or by rows; a later update tells β"
+HALF = "cannot be told from half-precision arithmetic of log-probs"
 REFERENCE = "note `reference_log_probs`, a list a row with a number for each token of the completion"
 SWAPPED = {True: "desirable and undesirable swapped", False: "chosen and rejected swapped"}
 MEANS = {
@@ -83,6 +84,8 @@ def _unknown(quantity: str, losses: Losses, settings: Settings, off: str) -> Ver
     if assumed and settings["algorithm"] not in ALONE and settings.get("reference_free") != "true":
         sentence = f"nobody scored a reference, and with the weights before update 1 {off}"
         return Verdict(quantity, "cannot tell", sentence, "nothing that is known", remedy=REFERENCE)
+    if losses.rounded and not losses.level:
+        return Verdict(quantity, "cannot tell", off, HALF, remedy="record the script in float32")
     return Verdict(quantity, "wrong", off, "nothing that is known")
 
 
@@ -98,15 +101,16 @@ def _swapped(losses: Losses, settings: Settings) -> str:
         assert desirable is not None
         off = np.flatnonzero(np.where(desirable, towards > 0.0, towards < 0.0))
         other = replace(losses.rows, desirable=desirable ^ np.isin(rows, off))
-        unit, count = "row", len(rows)
+        listed, count = [f"row {number}" for number in losses.rows.numbers[off]], len(rows)
     else:
         off = np.flatnonzero(towards[0::2] > towards[1::2])
         other = losses.rows.taken(np.where(np.isin(rows // 2, off), rows ^ 1, rows))
-        unit, count = "pair", len(rows) // 2
+        listed = [f"the pair of rows {a} and {b}" for a, b in losses.rows.numbers.reshape(-1, 2)[off]]
+        count = len(rows) // 2
     if not len(off) or not losses.with_rows(other).fits(settings):
         return ""
-    some = "" if len(off) == count else f" in {unit}{'s' if len(off) > 1 else ''} {', '.join(str(k + 1) for k in off)}"
-    return SWAPPED[name == "kto"] + some
+    part = "" if len(off) == count else f" in {some(listed, 3)}"
+    return SWAPPED[name == "kto"] + part
 
 
 def _directions(losses: Losses) -> Array:

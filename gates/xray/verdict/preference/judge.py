@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +19,12 @@ from gates.xray.verdict.preference.settings import ALONE, named, parsed
 from gates.xray.verdict.unmatched import UnmatchedError
 from gates.xray.verdict.verdict import Verdict
 
+HALF = 1e-4  # of the gradient, rounded by one backward pass: float32 rounds 1e-7, bfloat16 some 1e-3
 COARSE = 0.1  # limit of the typical coefficient, as a share of it, beyond which nothing is decided
 QUANTITIES = {"kto": "kto_loss", "sft": "supervised_loss"}
+IDS = "note `ids`, the tokens of each completion"
+DESIRABLE = "note `desirable`, whether each row is"
+Open = tuple[str, str]  # what is not judged, and the note that would have it judged
 Z0 = "note `mismatched`, the log-ratios that z0 is the mean of, to have it judged"
 
 
@@ -37,11 +42,11 @@ def verdict(context: Context, note: Note) -> Verdict:
     if undecided := _undecided(quantity, settings, losses):
         return undecided
     fits = losses.fits(settings)
-    judged = (
-        _correct(quantity, losses, settings, fits, pairs)
-        if fits
-        else _differs(context, note, quantity, losses, settings)
-    )
+    if not fits:
+        judged = _differs(context, note, quantity, losses, settings)
+    else:
+        left = _open(context, note, losses, settings, pairs, fits[0][0])
+        judged = _correct(quantity, losses, settings, fits, left)
     return replace(judged, because=_because(losses))
 
 
@@ -67,14 +72,15 @@ def _losses(context: Context, note: Note, settings: Settings) -> tuple[Losses, P
     """Return the comparison with the rows in the order of the definition."""
     parts = parts_of(context, note)
     inputs, known = inputs_of(context, note, parts), measured(context)
+    numbers, rounded = np.array(note.kept) + 1, context.step.fit.rounding > HALF
     if settings["algorithm"] in {"kto", "sft"}:
         groups = batches(context, note, [[place] for place in range(len(note.kept))])
         desirable = _desirable(context, note) if settings["algorithm"] == "kto" else None
-        return Losses(known, Rows(inputs, parts, groups, desirable, note.mismatched)), None
+        return Losses(known, Rows(inputs, parts, numbers, groups, desirable, note.mismatched), rounded), None
     pairs = pairs_of(context, note)
     groups = tuple(np.stack([2 * pair, 2 * pair + 1], axis=1).ravel() for pair in batches(context, note, pairs.pairs))
-    rows = Rows(inputs, parts, ()).taken(np.array(pairs.order))
-    return Losses(known, replace(rows, batches=groups)), pairs
+    rows = Rows(inputs, parts, numbers, ()).taken(np.array(pairs.order))
+    return Losses(known, replace(rows, batches=groups), rounded), pairs
 
 
 def _desirable(context: Context, note: Note) -> Array:
@@ -84,7 +90,7 @@ def _desirable(context: Context, note: Note) -> Array:
     weights = context.step.weights[list(note.kept)]
     if not (np.isfinite(weights) & (weights != 0.0)).all():
         reason = "a row is pushed neither up nor down, so whether it is desirable does not show"
-        raise UnmatchedError(reason, "note `desirable`, whether each row is")
+        raise UnmatchedError(reason, DESIRABLE)
     return np.asarray(weights < 0.0)
 
 
@@ -104,31 +110,39 @@ def _undecided(quantity: str, settings: Settings, losses: Losses) -> Verdict | N
 
 
 def _correct(
-    quantity: str, losses: Losses, settings: Settings, fits: list[tuple[Settings, float]], pairs: Pairs | None
+    quantity: str, losses: Losses, settings: Settings, fits: Sequence[tuple[Settings, float]], left: Sequence[Open]
 ) -> Verdict:
     """Return the verdict on coefficients that the definition gives, with what was read off and what does not show."""
     best, misfit = fits[0]
     count = plural(int(losses.rows.inputs.mask.sum()), "token")
-    sentences = [f"{count} within {number(misfit, 2)} of their precision"]
-    remedies = []
-    if pairs is not None and not pairs.noted:
-        sentences.append("which row of a pair is chosen is read off the coefficients")
-        remedies.append(f"{CHOSEN}, to have it judged")
-    if settings["algorithm"] not in ALONE and settings.get("reference_free") != "true" and losses.level:
-        sentences.append("here policy and reference are equal, so another β or another form would be a common factor")
-    if any(best.get("z0", (0.0,))):
-        sentences.append(f"z0 {' and '.join(number(value, 3) for value in best['z0'])} is read off the coefficients")
-        remedies.append(Z0)
     read_off = [_read_off(settings, each) for each, _ in fits]
-    words = " or ".join(dict.fromkeys(text for text in read_off if text))
     return Verdict(
         quantity,
         "correct",
-        "; ".join(sentences),
-        words,
-        remedy="; ".join(remedies),
+        "; ".join([f"{count} within {number(misfit, 2)} of their precision", *(sentence for sentence, _ in left)]),
+        " or ".join(dict.fromkeys(text for text in read_off if text)),
+        remedy="; ".join(remedy for _, remedy in left if remedy),
         numbers={"misfit": misfit, "settings": {name: value for name, value in best.items() if value is not None}},
     )
+
+
+def _open(
+    context: Context, note: Note, losses: Losses, settings: Settings, pairs: Pairs | None, fitted: Settings
+) -> list[Open]:
+    """Return what is not judged in an update that its definition gives."""
+    left: list[Open] = []
+    if _begins_read_off(context, note):
+        left.append(("where completions begin is read off the coefficients", f"{IDS}, to have it judged"))
+    if pairs is not None and not pairs.noted:
+        left.append(("which row of a pair is chosen is read off the coefficients", f"{CHOSEN}, to have it judged"))
+    if settings["algorithm"] == "kto" and note.desirable is None:
+        left.append(("which rows are desirable is read off the coefficients", f"{DESIRABLE}, to have it judged"))
+    if settings["algorithm"] not in ALONE and settings.get("reference_free") != "true" and losses.level:
+        left.append(("here policy and reference are equal, so another β or form would be a common factor", ""))
+    if any(fitted.get("z0", (0.0,))):
+        anchors = " and ".join(number(value, 3) for value in fitted["z0"])
+        left.append((f"z0 {anchors} is read off the coefficients", Z0))
+    return left
 
 
 WORDS = {
@@ -155,13 +169,19 @@ def _read_off(settings: Settings, fitted: Settings) -> str:
 def _differs(context: Context, note: Note, quantity: str, losses: Losses, settings: Settings) -> Verdict:
     """Return the verdict on coefficients that the definition does not give; nothing is wrong where the rows are unsure."""
     error = differs.error(losses, settings)
-    if any(context.step.rows[row].begins in {"coefficients", "unknown"} and not note.by_ids for row in note.kept):
+    if _begins_read_off(context, note):
         sentence = f"where completions begin is read off the coefficients; {error}"
-        return Verdict(quantity, "cannot tell", sentence, remedy="note `ids`, the tokens of each completion")
+        return Verdict(quantity, "cannot tell", sentence, remedy=IDS)
     if note.ambiguous or note.unsure:
         sentence = f"equal completions have different labels, and which is whose is not noted; {error}"
         return Verdict(quantity, "cannot tell", sentence, remedy="note the rows in their order, without ids")
     return differs.verdict(quantity, losses, settings, error)
+
+
+def _begins_read_off(context: Context, note: Note) -> bool:
+    """Return whether it is the coefficients that say where some completion begins."""
+    begins = {context.step.rows[row].begins for row in note.kept}
+    return not note.by_ids and bool(begins & {"coefficients", "unknown"})
 
 
 def _because(losses: Losses) -> str:

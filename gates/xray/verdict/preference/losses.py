@@ -33,6 +33,7 @@ class Rows:
     Attributes:
         inputs: log-probs and mask on the slots of whole rows.
         parts: the slots by what they are.
+        numbers: of the rows in the update, from 1.
         batches: rows of each micro-batch.
         desirable: of KTO, (B,).
         mismatched: of KTO, log-ratios of completions under other prompts; None where they are not noted.
@@ -40,6 +41,7 @@ class Rows:
 
     inputs: Inputs
     parts: Parts
+    numbers: Array
     batches: tuple[Array, ...]
     desirable: Array | None = None
     mismatched: Array | None = None
@@ -55,7 +57,8 @@ class Rows:
 
     def taken(self, order: Array) -> Rows:
         """Return the rows in another order."""
-        return replace(self, inputs=_inputs(self.inputs, order), parts=_parts(self.parts, order))
+        inputs, parts = _inputs(self.inputs, order), _parts(self.parts, order)
+        return replace(self, inputs=inputs, parts=parts, numbers=self.numbers[order])
 
 
 def _inputs(inputs: Inputs, order: Array) -> Inputs:
@@ -76,10 +79,12 @@ class Losses:
     Attributes:
         measured: the coefficients.
         rows: in the order of the definition.
+        rounded: whether the script computes in half precision.
     """
 
     measured: Measured
     rows: Rows
+    rounded: bool = False
 
     def with_rows(self, rows: Rows) -> Losses:
         """Return the comparison on other rows or slots."""
