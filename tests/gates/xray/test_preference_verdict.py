@@ -13,7 +13,9 @@ from recordings import Line, Made, Model, events, lines, spread, write
 from gates.model import Array
 from gates.xray import read
 from gates.xray.verdict import Verdict
+from gates.xray.verdict.preference.settings import SETTINGS
 
+ROOT = Path(__file__).parents[3]
 LENGTHS = (7, 5, 9, 6, 4, 8)  # chosen and rejected in turn
 BETA = 0.4
 DPO = {"algorithm": "dpo", "beta": BETA}
@@ -193,6 +195,13 @@ class TestPairs:
         assert (missing.status, missing.remedy) == ("differs", "note `lengths` 'sum' if it is meant"), missing
         assert judged(tmp_path / "meant", update(averaged()), **noted({**DPO, "lengths": "mean"})).status == "correct"
 
+    def test_another_loss(self, tmp_path: Path) -> None:
+        n, lp = np.array(LENGTHS, float), sums(models()[0])
+        mean = lp / n
+        simpo = of_pairs(-BETA * sigmoid(-(BETA * (mean[0::2] - mean[1::2]) - 0.5)) / 3.0) / n
+        verdict = judged(tmp_path, update(simpo), **noted({"algorithm": "cpo", "beta": BETA, "nll": 0.0}))
+        assert (verdict.status, "the loss of simpo with margin 0.5" in verdict.computes) == ("differs", True), verdict
+
     def test_a_likelihood_beside(self, tmp_path: Path) -> None:
         verdict = judged(tmp_path / "added", update(dpo(), likelihood=0.3), **noted(DPO))
         assert (verdict.status, "with weight 0.3 (asked: 0)" in verdict.computes) == ("differs", True), verdict
@@ -289,12 +298,19 @@ class TestUnpaired:
         [
             (lambda: kto(0.37, swapped=True), "desirable and undesirable swapped"),
             (lambda: kto(0.0, weights=(1.3, 1.0)), "λ_D and λ_U swapped"),
+            (lambda: -kto(0.0), "the loss with the wrong sign"),
         ],
-        ids=["labels", "weights"],
+        ids=["labels", "weights", "sign"],
     )
     def test_a_mistake_has_its_name(self, weights: Any, words: str, tmp_path: Path) -> None:
         verdict = judged(tmp_path, update(weights()), **self.said())
         assert (verdict.status, words in verdict.computes) == ("wrong", True), verdict
+
+    def test_other_weights(self, tmp_path: Path) -> None:
+        verdict = judged(tmp_path, update(kto(0.0, weights=(1.0, 1.7))), **self.said())
+        assert (verdict.status, "λ_D 1 and λ_U 1.7 (asked: 1 and 1.3)" in verdict.computes) == ("differs", True), (
+            verdict
+        )
 
 
 class TestSupervised:
@@ -325,3 +341,13 @@ class TestSupervised:
         made = self.made(float(sum(LENGTHS) - 6), closing=False)
         verdict = judged(tmp_path, made, settings={"algorithm": "sft", "aggregation": "token-mean"})
         assert (verdict.status, "the token that closes" in verdict.computes) == ("wrong", True), verdict
+
+
+class TestDocument:
+    """docs/xray.md lists the settings."""
+
+    @pytest.mark.parametrize("name", SETTINGS)
+    def test_settings(self, name: str) -> None:
+        setting = SETTINGS[name]
+        value = " ".join(f"`{choice}`" for choice in setting.choices) or setting.kind
+        assert f"| `{name}` | {value} | {setting.meaning} |" in (ROOT / "docs" / "xray.md").read_text(encoding="utf-8")

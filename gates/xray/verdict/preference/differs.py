@@ -18,6 +18,7 @@ from gates.xray.verdict.mistakes import Named, masks
 from gates.xray.verdict.preference.losses import BETAS, Losses, Settings
 from gates.xray.verdict.preference.settings import ALONE, SETTINGS
 from gates.xray.verdict.verdict import Verdict
+from gates_reference.oracle.preference import PAIR_LOSSES
 
 FACTOR = "look at the division by the passes of an update (gradient accumulation), by pairs or by rows; a later update tells β"
 HALF = "cannot be told from half-precision arithmetic of log-probs"
@@ -29,6 +30,12 @@ MEANS = {
     "row-sum": "a mean over rows of each row's sum",
 }
 LIKELIHOODS = tuple(MEANS)
+LINEAR = ("dpo", "dpop", "hinge", "kto")  # proportional to β where policy and reference are equal
+OWN: Mapping[str, Sequence[Mapping[str, float]]] = {  # constants that libraries have
+    "simpo": [{"margin": margin} for margin in (0.5, 0.3, 1.0, 1.4, 1.6)],
+    "dpop": [{"penalty": penalty} for penalty in (50.0, 5.0)],
+}
+WEIGHTS = (1.33, 4.0 / 3.0, 1.5, 2.0, 0.75, 0.5)  # of KTO's labels, the other being 1
 MEANT: Mapping[str, Mapping[str, Any]] = {  # settings that ask for what edits compute
     "the loss of dpo": {"algorithm": "dpo"},
     "the loss of hinge": {"algorithm": "hinge"},
@@ -156,7 +163,9 @@ def _usual(losses: Losses, option: Settings, factor: float) -> bool:
 
 def _scaled(quantity: str, losses: Losses, option: Settings, factor: float, named: Sequence[Named]) -> Verdict:
     """Return the verdict on coefficients that are a definition's times one number."""
-    like = [*(each.words for each in named), *_words(losses, option, factor)]
+    beta = option.get("beta")
+    of_beta = [f"β {beta * factor:.3g}"] if beta and losses.level and option["algorithm"] in LINEAR else []
+    like = [*of_beta, *(each.words for each in named), *_words(losses, option, factor)]
     names = f" ({' or '.join(dict.fromkeys(like[:3]))})" if like else ""
     sentence = f"the coefficients are those of the definition times a constant factor of {number(factor, 6)}{names}"
     return Verdict(quantity, "cannot tell", sentence, remedy=FACTOR, numbers={"factor": factor})
@@ -170,12 +179,12 @@ def _named(losses: Losses, settings: Settings) -> list[Named]:
         else []
     )
     searches: tuple[Callable[[], list[Named]], ...] = (
-        lambda: _other_settings(losses, settings),
+        lambda: [*_other_settings(losses, settings), *_other_losses(losses, settings)],
         lambda: [each for option in options for each in _edited(losses, option, conventions=True)],
         lambda: list(_masked(losses, settings)),
         lambda: [each for option in options for each in _with_likelihood(losses, option)],
         lambda: [each for option in options for each in _edited(losses, option, conventions=False)],
-        lambda: _other_beta(losses, settings),
+        lambda: [*_other_beta(losses, settings), *_other_weights(losses, settings)],
     )
     for search in searches:
         if named := search():
@@ -192,6 +201,51 @@ def _other_settings(losses: Losses, settings: Settings) -> list[Named]:
                 text = f"{words} {other} (asked: {settings[key]})"
                 named.append(Named(text, True, fits[0][1], {key: other}))
     return named
+
+
+def _other_losses(losses: Losses, settings: Settings) -> list[Named]:
+    """Return other losses of pairs, with constants that libraries have."""
+    asked, named = settings["algorithm"], []
+    if asked in {"kto", "sft"} or "beta" not in settings:
+        return []
+    for name in PAIR_LOSSES:
+        for own in OWN.get(name, ({},)):
+            kept = {key: value for key, value in settings.items() if key in {"beta", "nll", "reference_free", *own}}
+            if name != asked and (fits := losses.fits({**own, **kept, "algorithm": name})):
+                constants = "".join(f" with {key} {value:g}" for key, value in own.items())
+                changes = {"algorithm": name, **own}
+                named.append(Named(f"the loss of {name}{constants} (asked: {asked})", True, fits[0][1], changes))
+    return named
+
+
+def _other_weights(losses: Losses, settings: Settings) -> list[Named]:
+    """Return other weights of KTO's labels: as the coefficients have them at the z0 that is known, else usual ones."""
+    if settings["algorithm"] != "kto":
+        return []
+    named, read_off = [], _weights(losses, settings)
+    for pair in [*([read_off] if read_off else []), *((a, b) for x in WEIGHTS for a, b in ((x, 1.0), (1.0, x)))]:
+        changes = dict(zip(("desirable_weight", "undesirable_weight"), pair, strict=True))
+        if fits := losses.fits({**settings, **changes}):
+            words = "λ_D {:g} and λ_U {:g}".format(*pair)
+            asked = "{:g} and {:g}".format(*(settings.get(name, 1.0) for name in changes))
+            named.append(Named(f"{words} (asked: {asked})", True, fits[0][1], changes))
+            break
+    return named
+
+
+def _weights(losses: Losses, settings: Settings) -> tuple[float, float] | None:
+    """Return the weights of least squares, where no z0 has to be read off as well."""
+    option = next(losses.anchored(losses.options(settings)[0]))
+    sides = [
+        losses.of({**option, "desirable_weight": up, "undesirable_weight": down})
+        for up, down in ((1.0, 0.0), (0.0, 1.0))
+    ]
+    if any(side is None for side in sides):
+        return None
+    limits = losses.measured.limits
+    columns = np.stack([side / limits for side in sides if side is not None], axis=1)
+    up, down = np.linalg.lstsq(columns, losses.measured.values / limits, rcond=None)[0]
+    return float(f"{up:.3g}"), float(f"{down:.3g}")
 
 
 def _edited(losses: Losses, option: Settings, *, conventions: bool) -> list[Named]:

@@ -139,7 +139,7 @@ def _open(
         left.append(("which rows are desirable is read off the coefficients", f"{DESIRABLE}, to have it judged"))
     if settings["algorithm"] not in ALONE and settings.get("reference_free") != "true" and losses.level:
         left.append(("here policy and reference are equal, so another β or form would be a common factor", ""))
-    if any(fitted.get("z0", (0.0,))):
+    if "z0" in fitted and not losses.level:
         anchors = " and ".join(number(value, 3) for value in fitted["z0"])
         left.append((f"z0 {anchors} is read off the coefficients", Z0))
     return left
