@@ -9,7 +9,7 @@ from typing import Any
 from gates.families.loss.program import row_of
 from gates.model import ConfigurationError
 from gates.nearest import hint
-from gates.recorded.fields import IGNORED, KEY, SETTINGS, VERSION
+from gates.recorded.fields import IGNORED, KEY, SETTINGS, VERSION, Setting
 from gates_reference.algorithms import AXES
 
 Settings = Mapping[str, Any]
@@ -37,12 +37,16 @@ def parse(metadata: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigurationError(
                 f"setting `{name}` is unknown{hint(name, SETTINGS)}; docs/recorded-steps.md lists them"
             )
-        settings[name] = _value(name, text)
+        settings[name] = value(name, text, SETTINGS[name])
     return settings
 
 
-def _value(name: str, text: str) -> Any:
-    setting = SETTINGS[name]
+def value(name: str, text: str, setting: Setting) -> Any:
+    """Return the value of a setting that is written as text.
+
+    Raises:
+        ConfigurationError: it is none that the setting may have.
+    """
     if setting.kind == "text":
         return text
     if setting.kind == "word":

@@ -132,7 +132,7 @@ def _noted(context: Context) -> Array | None:
     """Return the advantages that the script noted for the rows of this update."""
     for note in context.recording.of("note", context.step.update.number)[::-1]:
         values = note.get("advantages")
-        if isinstance(values, list) and len(values) == context.rows:
+        if isinstance(values, list) and len(values) == context.rows and not any(isinstance(x, list) for x in values):
             return np.array(values, dtype=float)
     return None
 

@@ -54,7 +54,7 @@ def _pairs(context: Context, up: list[int], down: list[int]) -> list[tuple[int, 
     """Return pairs of a row that is pushed up and one that is pushed down by as much: by token, or by sum over the row."""
     if len(up) != len(down):
         return []
-    for partner in _partners(context):
+    for partner in partners(context):
         for unit in ("token", "row"):
             pairs = [(row, partner.get(row, -1), unit) for row in up]
             if all(other in down and _opposite(context, row, other, unit) for row, other, _ in pairs):
@@ -62,7 +62,7 @@ def _pairs(context: Context, up: list[int], down: list[int]) -> list[tuple[int, 
     return []
 
 
-def _partners(context: Context) -> list[dict[int, int]]:
+def partners(context: Context) -> list[dict[int, int]]:
     """Return who may be whose partner: the other row of a prompt, the row in the other half, the neighbour."""
     count = context.rows
     ways = []
@@ -107,7 +107,7 @@ def _opposite(context: Context, row: int, other: int, unit: str) -> bool:
 
 def _preference(context: Context, pairs: list[tuple[int, int, str]], numbers: Mapping[str, object]) -> Reading | None:
     unit = pairs[0][2]
-    if not all(_prefix(context, a) == _prefix(context, b) for a, b, _ in pairs):
+    if not all(prefix(context, a) == prefix(context, b) for a, b, _ in pairs):
         ups = [row for row, _, _ in pairs]
         if not all(_opposite(context, ups[0], other, unit) for _, other, _ in pairs):
             return None  # rows of other prompts with weights of their own: a policy gradient
@@ -121,7 +121,7 @@ def _preference(context: Context, pairs: list[tuple[int, int, str]], numbers: Ma
     )
 
 
-def _prefix(context: Context, index: int) -> tuple[int, ...]:
+def prefix(context: Context, index: int) -> tuple[int, ...]:
     """Return the attended tokens before the first that trains: those of a pair are equal."""
     row = context.step.rows[index]
     begin = row.begin or 0

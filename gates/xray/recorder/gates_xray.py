@@ -144,19 +144,40 @@ def recording():
     return install()
 
 
-def gates_note(*, rewards=None, groups=None, advantages=None, ids=None, settings=None):
+NOTED = (
+    "rewards",
+    "groups",
+    "advantages",
+    "ids",
+    "settings",
+    "chosen",
+    "desirable",
+    "sampler_log_probs",
+    "reference_log_probs",
+    "mismatched",
+)
+
+
+def gates_note(**facts):
     """Say what no recorder sees; each is a list over the rows of the next update, in the order in which they were scored.
 
     Args:
-        rewards: a number a row.
-        groups: the prompt of each row, as any number or text.
-        advantages: a number a row.
-        ids: the tokens of each row's completion, where the order is another.
-        settings: in the words of `gates judge`, such as {"algorithm": "grpo", "epsilon_low": 0.2}.
+        facts: of these,
+            rewards: a number a row.
+            groups: the prompt of each row, or its preference pair, as any number or text.
+            advantages: a number a row, or a list a row with a number for each token of the completion.
+            ids: the tokens of each row's completion, where the order is another.
+            settings: in the words of `gates judge`, such as {"algorithm": "grpo", "epsilon_low": 0.2}.
+            chosen: of preference pairs, whether each row is the chosen one.
+            desirable: of KTO, whether each row is desirable.
+            sampler_log_probs, reference_log_probs: a list a row with a number for each token of the completion.
+            mismatched: of KTO, the log-ratios from which z0 is computed, not one a row.
     """
+    unknown = [name for name in facts if name not in NOTED]
+    if unknown:
+        raise TypeError(f"gates_note() got an unknown fact {unknown[0]!r}, must be one of {', '.join(NOTED)}")
     if _recording is None:
         return
-    facts = {"rewards": rewards, "groups": groups, "advantages": advantages, "ids": ids, "settings": settings}
     _recording.note({name: _plain(value) for name, value in facts.items() if value is not None})
 
 

@@ -98,7 +98,7 @@ def _complete(ask: Question) -> bool:
 
 def _conventions(ask: Question, conventions: Sequence[str]) -> list[str]:
     """Return the conventions of advantages that fit, where the note leaves them open."""
-    if ask.note.advantages is not None or "scale" in ask.settings:
+    if ask.note.says_advantages or "scale" in ask.settings:
         return []
     more = f" or {len(conventions) - 2} more" if len(conventions) > 2 else ""
     return ["advantages: " + " or ".join(conventions[:2]) + more]

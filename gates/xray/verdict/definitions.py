@@ -182,6 +182,7 @@ def _completed(row: Algorithm, settings: Settings, facts: Facts) -> Iterator[Set
         if name.startswith(("sapo", "vespo")):
             known.setdefault(name, value)
     options: list[list[Settings]] = [_denominators(row, known, facts), _widths(row, known, facts), _penalties(known)]
+    options.append(_corrections(known))
     if row.bound == "cap" and "cispo_bound" not in known:
         options.append([{"cispo_bound": "relative"}, {"cispo_bound": "absolute"}])
     for parts in product(*options):
@@ -194,6 +195,19 @@ def _denominators(row: Algorithm, known: Settings, facts: Facts) -> list[Setting
     by_group = facts.group_size is not None and facts.group_size > 1
     step = [{"dapo_denominator": "trl"}] if "tokens_in_step" in known else []
     return [{"dapo_denominator": "global"}, *step, *([{"dapo_denominator": "group"}] if by_group else [])]
+
+
+def _corrections(known: Settings) -> list[Settings]:
+    """Return the level of an off-policy correction, each where the note leaves it out.
+
+    Raises:
+        ConfigurationError: its upper bound is left out.
+    """
+    if not known.get("correction"):
+        return [{}]
+    if "correction_high" not in known:
+        raise ConfigurationError("setting `correction` needs `correction_high`: note it")
+    return [{}] if "correction_level" in known else [{"correction_level": "token"}, {"correction_level": "seq_sum"}]
 
 
 def _widths(row: Algorithm, known: Settings, facts: Facts) -> list[Settings]:

@@ -11,7 +11,7 @@ from gates.diagnosis.factors import quotient
 from gates.model import Array
 from gates.recorded import choices
 from gates.xray.reading.words import number, plural
-from gates.xray.verdict import definitions, mistakes, rewards
+from gates.xray.verdict import corrections, definitions, mistakes, rewards
 from gates.xray.verdict.definitions import Definition, Settings
 from gates.xray.verdict.mistakes import Named
 from gates.xray.verdict.question import MOST, Question
@@ -34,6 +34,8 @@ NAME = "note the settings `algorithm` and its constants to have it judged"
 def verdict(ask: Question, asked: Sequence[Settings], wanted: Sequence[Advantages]) -> Verdict:
     """Return the verdict, with what is computed instead."""
     error = _error(ask, asked, wanted)
+    if named := corrections.named(ask, asked, wanted):
+        return _mistake(ask, named, error)
     if (choice := _choice(ask, asked, wanted)) is not None:
         return Verdict(ask.quantity, "differs", error, choice.words, remedy=_remedy(choice.changes))
     if ask.note.ambiguous:
@@ -75,8 +77,9 @@ def _other_values(
 ) -> Verdict:
     """Return the verdict on a loss whose advantages are not those of the note: wrong where the note says them."""
     numbers = {"advantages": [float(value) for value in values]}
-    if ask.named and (ask.note.advantages is not None or "scale" in ask.settings):
-        words = words_of(values, wanted[0].values)
+    if ask.named and (ask.note.says_advantages or "scale" in ask.settings):
+        by_row = wanted[0].values.ndim == 1
+        words = words_of(values, wanted[0].values) if by_row else "the loss as asked, with one advantage a row"
         return Verdict(ask.quantity, "wrong", error, words, numbers=numbers)
     shape = definitions.words_of(definition, ask.facts, ask.settings)
     sentence = f"{shape}, with advantages that no convention gives from the noted rewards"
@@ -168,7 +171,7 @@ def _of_advantages(definition: Definition, wanted: Sequence[Advantages]) -> str:
 
 
 def _of_rewards(ask: Question, definition: Definition) -> Mapping[str, Any]:
-    if ask.note.advantages is not None:
+    if ask.note.says_advantages:
         return {}
     return {name: value for name, value in definition.advantages.changes.items() if value != ask.settings.get(name)}
 

@@ -13,7 +13,9 @@ from gates.model import Array
 from gates.xray.documents import PER_TOKEN
 from gates.xray.fit import quantile
 from gates.xray.reading.context import Context
-from gates.xray.verdict.notes import Note, identity
+from gates.xray.verdict.matching import identity
+from gates.xray.verdict.notes import Note
+from gates.xray.verdict.ragged import on_slots
 
 STABLE = 1e-6  # what clips of the norm add to it before they divide, in torch and in MLX
 EQUAL = 1e-5  # nats: two passes of one model in float32 over other batches differ by some 2e-6
@@ -41,6 +43,13 @@ class Measured:
         shown = columns >= 0
         return np.bincount(columns[shown], gradient[shown], self.total)[self.columns]
 
+    @property
+    def relative(self) -> float:
+        """The limit of the typical coefficient that is not 0, as a share of it; inf where all are."""
+        sizes = np.abs(self.values)
+        large = sizes > self.limits
+        return float(np.median(self.limits[large] / sizes[large])) if large.any() else float("inf")
+
     def misfit(self, *wanted: Array) -> float:
         """Return the largest error in limits; of several predictions the nearer one counts for each column."""
         if not len(self.columns):
@@ -64,6 +73,8 @@ class Inputs:
         policy, old, reference: log-probs; `reference` is None where nobody scored one.
         of_old, of_reference: whose they are, in words.
         equal: nats within which two passes of one model differ.
+        sampling: log-probs of the sampler, NaN where it recorded none; None where they are not noted.
+        begins: (B,), the slot at which each completion begins.
     """
 
     columns: Array
@@ -74,6 +85,8 @@ class Inputs:
     of_old: str
     of_reference: str
     equal: float = EQUAL
+    sampling: Array | None = None
+    begins: Array | None = None
 
     @cached_property
     def moved(self) -> bool:
@@ -166,7 +179,8 @@ def parts_of(context: Context, note: Note) -> Parts:
 def inputs_of(context: Context, note: Note, parts: Parts) -> Inputs:
     """Return the inputs on the slots of whole rows."""
     old, of_old = _old(context, note, parts)
-    reference, of_reference = _reference(context, parts)
+    reference, of_reference = _reference(context, note, parts)
+    sampled = note.tokens.get("sampler_log_probs")
     return Inputs(
         columns=parts.columns,
         mask=parts.completion,
@@ -176,23 +190,33 @@ def inputs_of(context: Context, note: Note, parts: Parts) -> Inputs:
         of_old=of_old,
         of_reference=of_reference,
         equal=max(EQUAL, context.step.fit.rounding),
+        sampling=None
+        if sampled is None
+        else on_slots("sampler_log_probs", sampled, note.rows.tolist(), parts.completion),
+        begins=_begins(parts),
     )
+
+
+def _begins(parts: Parts) -> Array:
+    return np.where(parts.completion.any(axis=1), parts.completion.argmax(axis=1), 0)
 
 
 def completions(inputs: Inputs, parts: Parts) -> Inputs:
     """Return the inputs with each row's slots from the begin of its completion on, as wide as the longest."""
-    begins = np.where(parts.completion.any(axis=1), parts.completion.argmax(axis=1), 0)
+    begins = _begins(parts)
     width = inputs.mask.shape[1]
     longest = max(1, int((width - begins).max()))
     at = begins[:, None] + np.arange(longest)[None, :]
     inside, at = at < width, np.minimum(at, width - 1)
     arrays: Mapping[str, Array] = {
         name: np.take_along_axis(getattr(inputs, name), at, axis=1)
-        for name in ("columns", "mask", "policy", "old", *(["reference"] if inputs.reference is not None else []))
+        for name in ("columns", "mask", "policy", "old", "reference", "sampling")
+        if getattr(inputs, name) is not None
     }
     return replace(
         inputs,
         **{**arrays, "mask": arrays["mask"] & inside, "columns": np.where(inside, arrays["columns"], -1)},
+        begins=np.zeros(len(begins), np.int64),
     )
 
 
@@ -231,8 +255,11 @@ def _old(context: Context, note: Note, parts: Parts) -> tuple[Array, str]:
     return old, " and ".join(sorted(names))
 
 
-def _reference(context: Context, parts: Parts) -> tuple[Array | None, str]:
-    """Return the log-probs of the reference: another model's or those without adapters, else of the weights at the start."""
+def _reference(context: Context, note: Note, parts: Parts) -> tuple[Array | None, str]:
+    """Return the log-probs of the reference: noted, another model's or those without adapters, else at the start."""
+    if (listed := note.tokens.get("reference_log_probs")) is not None:
+        wide = on_slots("reference_log_probs", listed, note.rows.tolist(), parts.completion)
+        return np.where(np.isfinite(wide), wide, 0.0), "the note"
     update, mask = context.step.update, parts.completion
     needed = parts.columns[mask]
     for by in ("another model", "trained model with adapters off"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,16 +11,19 @@ import numpy as np
 from gates.model import ConfigurationError
 from gates.xray.reading.context import Context
 from gates.xray.reading.words import share
-from gates.xray.verdict import correct, definitions, differs, rewards
+from gates.xray.verdict import correct, definitions, differs, preference, rewards
 from gates.xray.verdict.definitions import Settings
 from gates.xray.verdict.inputs import completions, inputs_of, measured, parts_of
-from gates.xray.verdict.notes import Note, UnmatchedError, noted
+from gates.xray.verdict.notes import Note, noted
 from gates.xray.verdict.prediction import Predictor
+from gates.xray.verdict.preference.settings import LOSSES
 from gates.xray.verdict.question import LOSS, Question
+from gates.xray.verdict.unmatched import UnmatchedError
 from gates.xray.verdict.verdict import Verdict
 from gates_reference.algorithms import ALGORITHMS
 
 HALF = 1e-4  # of the gradient, rounded by one backward pass: float32 rounds 1e-7, bfloat16 some 1e-3
+SAMPLER = "note `sampler_log_probs`, a list a row with a number for each token of the completion"
 COARSE = 0.1  # limit of the typical coefficient, as a share of it, beyond which nothing is decided
 
 
@@ -39,14 +42,26 @@ def _verdicts(context: Context) -> Iterator[Verdict]:
         return
     if note is None:
         return
+    if preference.named(note.settings):
+        yield from _guarded(preference.quantity_of(note), lambda: [preference.verdict(context, note)])
+        return
     name = note.settings.get("algorithm")
     if name is not None and str(name) not in ALGORITHMS:
-        reason = f"{name} has no definition by which coefficients are judged; known are {', '.join(ALGORITHMS)}"
+        reason = (
+            f"{name} has no definition by which coefficients are judged; known are {', '.join((*ALGORITHMS, *LOSSES))}"
+        )
         yield Verdict(f"{LOSS}[{name}]", "unsupported", reason)
         return
     quantity = f"{LOSS}[{name}]" if name else LOSS
+    yield from _guarded(quantity, lambda: _noted(context, note, quantity))
+
+
+def _guarded(quantity: str, judge: Callable[[], Iterable[Verdict]]) -> Iterator[Verdict]:
+    """Yield verdicts; a note that is invalid, or does not say what is needed, decides nothing."""
     try:
-        yield from _noted(context, note, quantity)
+        yield from judge()
+    except UnmatchedError as error:
+        yield Verdict(quantity, "cannot tell", str(error), remedy=error.remedy)
     except ConfigurationError as error:
         yield Verdict(
             quantity, "cannot tell", str(error), remedy="correct the note's settings (docs/recorded-steps.md)"
@@ -55,11 +70,11 @@ def _verdicts(context: Context) -> Iterator[Verdict]:
 
 def _noted(context: Context, note: Note, quantity: str) -> Iterator[Verdict]:
     settings = definitions.parsed(note.settings)
-    if settings.get("correction"):
+    if settings.get("correction") and "sampler_log_probs" not in note.tokens:
         reason = "off-policy corrections weigh by log-probs of the sampler, which are not recorded"
-        yield Verdict(quantity, "unsupported", reason, remedy="write a recorded step for `gates judge`")
+        yield Verdict(quantity, "cannot tell", reason, remedy=SAMPLER)
         return
-    if note.rewards is None and note.advantages is None:
+    if note.rewards is None and not note.says_advantages:
         reason = "the note has neither rewards nor advantages"
         yield Verdict(quantity, "unsupported", reason, remedy="note rewards and groups, or advantages")
         return
@@ -68,7 +83,7 @@ def _noted(context: Context, note: Note, quantity: str) -> Iterator[Verdict]:
         yield Verdict(
             finding.quantity, finding.status, finding.reason, finding.computes, "", finding.declare, finding.numbers
         )
-    if note.advantages is None and note.groups is None:
+    if not note.says_advantages and note.groups is None:
         reason = "the note has rewards, and nobody knows which rows are of one prompt"
         yield Verdict(quantity, "cannot tell", reason, remedy="note groups, the prompt of each row")
         return
@@ -119,19 +134,15 @@ def _undecided(ask: Question) -> Verdict | None:
     if ask.settings.get("beta") and ask.predictor.inputs.reference is None:
         reason = "the settings ask for a KL, and nobody scored a reference"
         return Verdict(ask.quantity, "cannot tell", reason, remedy="record a run whose reference is scored by a model")
-    sizes, limits = np.abs(ask.predictor.measured.values), ask.predictor.measured.limits
-    large = sizes > limits
-    relative = float(np.median(limits[large] / sizes[large])) if large.any() else 0.0
-    if relative > COARSE:
+    relative = ask.predictor.measured.relative
+    if COARSE < relative < float("inf"):
         sentence = f"the coefficients are known to {share(relative)} only"
         return Verdict(ask.quantity, "cannot tell", sentence, remedy="record the script in float32, with fewer tokens")
     return None
 
 
 def _because(context: Context, ask: Question) -> str:
-    sizes, limits = np.abs(ask.predictor.measured.values), ask.predictor.measured.limits
-    large = sizes > limits
-    relative = float(np.median(limits[large] / sizes[large])) if large.any() else float("inf")
+    relative = ask.predictor.measured.relative
     inputs = ask.predictor.inputs
     ratios = f"ratios are to {inputs.of_old}" if inputs.moved else "ratios are 1"
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,13 @@ import numpy as np
 from gates.model import Array
 from gates.xray.documents import Event
 from gates.xray.reading.context import Context
-from gates.xray.reading.words import plural
-from gates.xray.step import Step, StepRow
+from gates.xray.verdict.matching import IDS, ambiguous, by_ids, by_order, following, identity
+from gates.xray.verdict.ragged import LOG_PROBS, by_token, of_rows
+from gates.xray.verdict.unmatched import UnmatchedError, flat
 
-NUMBERS = ("rewards", "advantages")
-BY_ROW = (*NUMBERS, "groups", "ids")
-IDS = "note `ids`, the tokens of each completion"
+NUMBERS = ("rewards", "advantages", "chosen", "desirable")
+BY_ROW = (*NUMBERS, "groups", "ids", *LOG_PROBS)
+NESTED = ("ids", "advantages", *LOG_PROBS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +26,18 @@ class Note:
 
     Attributes:
         rewards, advantages: a number for each noted row; None where they are not noted.
-        groups: the prompt of each noted row.
+        groups: the prompt of each noted row, or the pair.
         settings: in the words of `gates judge`.
         kept: rows of the update, each once where a script has scored its rows several times.
         rows: for each of these, the noted row.
         begins: for each of these, where its completion begins; None where nobody knows.
         count: noted rows.
         ambiguous: whether rows of equal tokens have different numbers, and nothing says which is whose.
+        unsure: whether a row's completion is noted for several prompts, and nothing says which of them is its own.
+        chosen, desirable: 1 for each noted row that is, else 0; None where they are not noted.
+        tokens: numbers for the tokens of each noted row: "advantages", "sampler_log_probs" and "reference_log_probs".
+        mismatched: log-ratios of completions under prompts that are not theirs; None where they are not noted.
+        by_ids: whether the tokens of completions are noted.
     """
 
     rewards: Array | None
@@ -43,18 +49,17 @@ class Note:
     begins: Sequence[int | None]
     count: int
     ambiguous: bool = False
+    unsure: bool = False
+    chosen: Array | None = None
+    desirable: Array | None = None
+    tokens: Mapping[str, Sequence[Array]] = field(default_factory=dict)
+    mismatched: Array | None = None
+    by_ids: bool = False
 
-
-class UnmatchedError(Exception):
-    """The rows of a note are not those of the update.
-
-    Attributes:
-        remedy: what to note.
-    """
-
-    def __init__(self, sentence: str, remedy: str) -> None:
-        super().__init__(sentence)
-        self.remedy = remedy
+    @property
+    def says_advantages(self) -> bool:
+        """Whether advantages are noted, of rows or of tokens."""
+        return self.advantages is not None or "advantages" in self.tokens
 
 
 def noted(context: Context) -> Note | None:
@@ -92,19 +97,20 @@ def _time(event: Event) -> int:
 
 def _matched(context: Context, events: Sequence[Event], time: int, settings: Mapping[str, Any]) -> Note:
     facts = {name: _joined(events, name) for name in BY_ROW}
+    tokens = _tokens(context, facts, time)
     counts = {name: len(values) for name, values in facts.items() if values is not None}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise UnmatchedError(f"the notes before update {time + 1} have {listed}", "note as many of each")
     count = next(iter(counts.values()))
-    ids = facts["ids"]
+    ids, unsure = facts["ids"], False
     if ids is not None:
-        kept, rows, begins = _by_ids(context.step, ids, facts["groups"])
+        kept, rows, begins, unsure = by_ids(context.step, ids, facts["groups"])
     else:
-        kept, rows = _by_order(context, time, count)
+        kept, rows = by_order(context, time, count)
         begins = [context.step.rows[k].begin for k in kept]
     groups = facts["groups"]
-    numbers = {name: _numbers(facts[name]) for name in NUMBERS}
+    numbers = {name: None if name in tokens else _numbers(facts[name]) for name in NUMBERS}
     prompts = [context.step.prompts[k] for k in kept]
     labels = (
         _without_groups(settings, rows, prompts, count)
@@ -120,8 +126,27 @@ def _matched(context: Context, events: Sequence[Event], time: int, settings: Map
         rows,
         begins,
         count,
-        ids is not None and _ambiguous(ids, groups, numbers),
+        ids is not None and ambiguous(ids, groups, numbers),
+        unsure,
+        numbers["chosen"],
+        numbers["desirable"],
+        tokens,
+        _numbers(_joined(events, "mismatched")),
+        ids is not None,
     )
+
+
+def _tokens(context: Context, facts: dict[str, list[Any] | None], time: int) -> Mapping[str, Sequence[Array]]:
+    """Return the numbers of tokens, and make nested lists of rows' advantages one list."""
+    after = following(context, time)
+    others = [len(values) for name, values in facts.items() if values is not None and name != "advantages"]
+    scored = [identity(after.step, index) for index in range(after.rows)]
+    listed = {name: facts[name] for name in LOG_PROBS}
+    if by_token(facts["advantages"], others, scored):
+        return of_rows({**listed, "advantages": facts["advantages"]})
+    if facts["advantages"] is not None:
+        facts["advantages"] = flat(facts["advantages"])
+    return of_rows(listed)
 
 
 def _joined(events: Sequence[Event], name: str) -> list[Any] | None:
@@ -131,14 +156,9 @@ def _joined(events: Sequence[Event], name: str) -> list[Any] | None:
         given = event.get(name)
         if given is None:
             continue
-        listed = list(given) if name == "ids" else _flat(given)
+        listed = list(given) if name in NESTED and isinstance(given, list) else flat(given)
         values = [*(values or []), *([(index, str(label)) for label in listed] if name == "groups" else listed)]
     return values
-
-
-def _flat(value: Any) -> list[Any]:
-    """Return nested lists as one."""
-    return [item for part in value for item in _flat(part)] if isinstance(value, list) else [value]
 
 
 def _numbers(values: list[Any] | None) -> Array | None:
@@ -149,7 +169,7 @@ def _numbers(values: list[Any] | None) -> Array | None:
         return np.array([float("nan") if value is None else float(value) for value in values])
     except (TypeError, ValueError):
         raise UnmatchedError(
-            "the note holds rewards or advantages that are no numbers", "note a number a row"
+            "the note holds rewards, advantages or labels that are not numbers", "note a number a row"
         ) from None
 
 
@@ -188,131 +208,3 @@ def _without_groups(
         return None
     prompt_of = dict(zip(rows.tolist(), prompts, strict=True))
     return [prompt_of[row] for row in range(count)]
-
-
-def _by_order(context: Context, time: int, count: int) -> tuple[list[int], Array]:
-    """Return the rows, and the noted row of each: in the order of the update that followed the note."""
-    first = next((each for each in (*context.earlier, context) if each.step.update.number > time), context)
-    names = [identity(first.step, index) for index in range(first.rows)]
-    scored = _once(names, count)
-    if scored is None:
-        raise UnmatchedError(
-            f"the note before update {time + 1} has {plural(count, 'row')}, and update {first.step.update.number} "
-            f"scored {first.rows}",
-            IDS,
-        )
-    if first is context:
-        return scored, np.arange(count)
-    places: dict[str, list[int]] = {}
-    for row, index in enumerate(scored):
-        places.setdefault(names[index], []).append(row)
-    kept, rows = [], []
-    for index in range(context.rows):
-        name = identity(context.step, index)
-        if name not in places:
-            raise UnmatchedError(
-                f"the last note came before update {time + 1}, and this update has other rows",
-                "note before each update",
-            )
-        if places[name]:
-            kept.append(index)
-            rows.append(places[name].pop(0))
-    return kept, np.array(rows)
-
-
-def _once(names: Sequence[str], count: int) -> list[int] | None:
-    """Return the rows of the first scoring, where all rows are scored as often; None if their number is another."""
-    if len(names) == count:
-        return list(range(count))
-    if not count or len(names) % count:
-        return None
-    if all(names[k] == names[k % count] for k in range(len(names))):
-        return list(range(count))
-    first = [names.index(name) for name in dict.fromkeys(names)]
-    return first if len(first) == count else None
-
-
-def identity(step: Step, index: int) -> str:
-    """Return the key of the last attended token of a row: it covers all tokens."""
-    row = step.rows[index].row
-    places = np.flatnonzero(row.attended & (row.columns >= 0))
-    return step.update.keys[int(row.columns[places[-1]])] if len(places) else ""
-
-
-def _by_ids(
-    step: Step, ids: Sequence[Any], groups: Sequence[tuple[int, str]] | None
-) -> tuple[list[int], Array, list[int | None]]:
-    """Return the rows, the noted row of each by the tokens of its completion, and where that begins.
-
-    Of equal completions, the one in the group of the row's prompt is taken, and one that no other row has.
-
-    Raises:
-        UnmatchedError: a row has no noted completion.
-    """
-    eos, pad = frozenset(step.update.document.special.eos), step.update.document.special.pad
-    completions = [_cut([int(token) for token in _flat(row)], eos, pad) for row in ids]
-    left: dict[int, set[int]] = {}
-    begins: list[int | None] = []
-    rows = np.full(len(step.rows), -1)
-    used: set[int] = set()
-    for index, row in enumerate(step.rows):
-        alike = [k for k, completion in enumerate(completions) if completion and _ends(row, completion) is not None]
-        if not alike:
-            remedy = "note the completions' ids as they are scored"
-            raise UnmatchedError(f"the completion of row {index + 1} is not among the {len(ids)} noted ids", remedy)
-        longest = max(len(completions[k]) for k in alike)
-        left[index] = {k for k in alike if len(completions[k]) == longest}
-        begin = _ends(row, completions[min(left[index])])
-        begins.append(row.begin if row.begins in {"sampler", "labels"} else begin)
-    group_of: dict[tuple[int, ...], tuple[int, str]] = {}
-    for index in sorted(left, key=lambda i: len(left[i])):
-        prompt = step.prompts[index]
-        known = None if groups is None or prompt is None else group_of.get(prompt)
-        mine = {k for k in left[index] if groups is None or known is None or groups[k] == known} or left[index]
-        if not mine - used:  # scored once more
-            continue
-        rows[index] = min(mine - used)
-        used.add(int(rows[index]))
-        if groups is not None and prompt is not None:
-            group_of[prompt] = groups[int(rows[index])]
-    kept = np.flatnonzero(rows >= 0).tolist()
-    return kept, rows[kept], [begins[k] for k in kept]
-
-
-def _ambiguous(
-    ids: Sequence[Any], groups: Sequence[tuple[int, str]] | None, numbers: Mapping[str, Array | None]
-) -> bool:
-    """Return whether equal completions of one group have different numbers."""
-    first: dict[Any, int] = {}
-    for row, completion in enumerate(ids):
-        key = (tuple(_flat(completion)), None if groups is None else groups[row])
-        other = first.setdefault(key, row)
-        if any(values is not None and values[row] != values[other] for values in numbers.values()):
-            return True
-    return False
-
-
-def _cut(ids: list[int], eos: frozenset[int], pad: int | None) -> list[int]:
-    """Return the tokens up to the first that ends a row, without padding behind."""
-    end = next((k + 1 for k, token in enumerate(ids) if token in eos), len(ids))
-    kept = ids[:end]
-    while kept and kept[-1] == pad and pad not in eos:
-        kept = kept[:-1]
-    return kept
-
-
-def _ends(row: StepRow, completion: Sequence[int]) -> int | None:
-    """Return where a completion begins in a row, or None if the row is another's."""
-    places = np.flatnonzero(row.row.attended)
-    places = places[~np.isin(places, row.after)]
-    if row.hidden and row.closing is not None:
-        places = np.append(places, row.closing)
-    tokens = [row.row.ids[k] for k in places]
-    for count in {len(tokens), len(tokens) - 1}:  # the last token may be hidden, or be fed and not scored
-        kept = tokens[:count]
-        if len(kept) > len(completion) and kept[-len(completion) :] == list(completion):
-            begin = int(places[len(kept) - len(completion)])
-            if row.begins in {"sampler", "labels"} and row.begin != begin:
-                continue
-            return begin
-    return None

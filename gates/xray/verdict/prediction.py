@@ -16,14 +16,17 @@ import numpy as np
 
 from gates.families.loss.program import row_of
 from gates.model import Array
+from gates.recorded.loss import off_policy
 from gates.recorded.settings import of_loss
 from gates.xray.verdict.definitions import ESTIMATORS, Definition, Facts, Settings
 from gates.xray.verdict.inputs import Inputs, Measured
+from gates.xray.verdict.ragged import from_begins
 from gates_reference.oracle import losses
 
 WHOLE = 1e-4  # relative distance from an integer at which a divisor is a length
 LONGEST = 1e6
 SHORT = 3  # digits of a β that a script can have
+BY_TOKEN = ("token", "none", "seq_mean_token")  # levels of a ratio at which a token's gradient has its advantage alone
 OF_KL = ("beta", "kl_estimator", "kl_ratio", "kl_clamp", "kl_aggregation")
 Branches = tuple[Array, Array]  # on either side of a bound
 
@@ -45,16 +48,19 @@ class Predictor:
 
     def call(self, definition: Definition) -> dict[str, Any]:
         """Return the keywords of `policy_loss`."""
-        return self._call(definition.settings, definition.advantages.values)
+        values = definition.advantages.values
+        return self._call(definition.settings, values if values.ndim == 1 else self._wide(values))
 
     def of(self, definition: Definition) -> Branches | None:
         """Return the coefficients of a definition, on both branches of a bound; None where it contradicts the inputs."""
-        settings, values = definition.settings, definition.advantages.values
+        settings, values = definition.settings, self._wide(definition.advantages.values)
+        if values.shape[1] > 1 and definition.row.ratio_level not in BY_TOKEN:
+            return None
         plain = {name: value for name, value in settings.items() if name not in OF_KL}
         up, down = self._gradient(plain, 1.0), self._gradient(plain, -1.0)
         if up is None or down is None:
             return None
-        size, rises = np.abs(values)[:, None], (values > 0.0)[:, None]
+        size, rises = np.abs(values), values > 0.0
         sides = [size * np.where(rises, a, b) for a, b in zip(up, down, strict=True)]
         if settings.get("beta"):
             penalty = self._gradient({**settings, "beta": 1.0}, 0.0)
@@ -63,6 +69,12 @@ class Predictor:
             sides = [side + settings["beta"] * penalty[0] for side in sides]
         first, second = (self.measured.of(self.inputs.columns, side) for side in sides)
         return first, second
+
+    def _wide(self, values: Array) -> Array:
+        """Return advantages of rows as (B, 1), those of tokens on the slots, (B, T)."""
+        if values.ndim == 1:
+            return values[:, None]
+        return from_begins(values, self.inputs.begins, self.inputs.mask.shape[1])
 
     def misfit(self, definition: Definition) -> float:
         """Return the largest error of a definition in limits; inf where it contradicts the inputs."""
@@ -126,6 +138,8 @@ class Predictor:
         arrays: Mapping[str, Any] = self.inputs.keywords
         if settings.get("ratio") == "on-policy":
             arrays = {**arrays, "old": self.inputs.policy}
+        if settings.get("correction") and self.inputs.sampling is not None:
+            arrays = {**arrays, "weights": off_policy({**arrays, "sampling": self.inputs.sampling}, settings)}
         constants = of_loss(settings, self.facts.group_size)
         if constants["max_length"] is None and "constant" in {
             constants.get("aggregation"),

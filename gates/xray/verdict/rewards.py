@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,6 +20,7 @@ from gates.recorded.finding import Finding
 from gates.recorded.settings import ADVANTAGES
 from gates.recorded.step import Step
 from gates.xray.verdict.notes import Note
+from gates.xray.verdict.ragged import padded
 from gates_reference.oracle import advantages as oracle
 
 NOTED = "the noted advantages"
@@ -31,7 +32,7 @@ class Advantages:
 
     Attributes:
         words: how they come from rewards.
-        values: (B,).
+        values: (B,), or (B, L) from the first token of each completion on.
         changes: settings that ask for them; empty where they are noted or a mistake.
         mistake: whether nobody means them.
     """
@@ -50,6 +51,8 @@ def asked(note: Note, settings: Mapping[str, Any]) -> list[Advantages]:
     """
     if note.advantages is not None:
         return [Advantages(NOTED, note.advantages[note.rows], {})]
+    if (tokens := note.tokens.get("advantages")) is not None:
+        return [Advantages(NOTED, padded(tokens, note.rows.tolist()), {})]
     written = {name: settings[name] for name in ADVANTAGES if name in settings}
     if written and (written.get("scale") == "none" or set(written) == set(ADVANTAGES)):
         convention = {name: written.get(name) for name in ADVANTAGES}
@@ -85,6 +88,8 @@ def mistaken(note: Note, asked_for: Sequence[Advantages]) -> Iterator[Advantages
         "of the row before": np.roll(np.arange(note.count), 1),
         "in reverse order": np.arange(note.count)[::-1],
     }
+    if (tokens := note.tokens.get("advantages")) is not None:
+        yield from _misplaced(note, tokens, orders)
     for each in asked_for:
         convention = _convention(each, note)
         for words, order in orders.items():
@@ -94,6 +99,24 @@ def mistaken(note: Note, asked_for: Sequence[Advantages]) -> Iterator[Advantages
             if note.advantages is not None:
                 yield Advantages(f"advantages {words}", note.advantages[order][note.rows], {}, mistake=True)
         yield from _regrouped(note, convention)
+
+
+def _misplaced(note: Note, tokens: Sequence[Array], orders: Mapping[str, Array]) -> Iterator[Advantages]:
+    """Yield advantages of tokens in a wrong order: of other rows, of the next token, or one for the whole row."""
+    for words, order in orders.items():
+        values = padded([tokens[row] for row in order], note.rows.tolist())
+        yield Advantages(f"advantages {words}", values, {}, mistake=True)
+    changes: dict[str, Callable[[Array], Array]] = {
+        "advantages of the next token": lambda row: np.append(row[1:], 0.0),
+        "advantages of the token before": lambda row: np.insert(row[:-1], 0, 0.0),
+        "advantages in reverse order of the tokens": lambda row: row[::-1],
+        "the mean of a row's advantages for each of its tokens": lambda row: np.full(len(row), np.nanmean(row)),
+        "the advantage of a row's first token for each of its tokens": lambda row: np.full(len(row), row[0]),
+        "the advantage of a row's last token for each of its tokens": lambda row: np.full(len(row), row[-1]),
+    }
+    for words, change in changes.items():
+        changed = [change(row) if len(row) else row for row in tokens]
+        yield Advantages(words, padded(changed, note.rows.tolist()), {}, mistake=True)
 
 
 def _regrouped(note: Note, convention: Mapping[str, Any] | None) -> Iterator[Advantages]:

@@ -13,7 +13,6 @@ from scenarios import GROUP, LENGTHS, constant, row_mean, second, token_mean
 from gates.model import Array
 from gates.xray import Picture, read
 from gates.xray.verdict import Verdict
-from gates_reference.oracle.ratio import CORRECTIONS
 
 GROUPS = [0, 0, 0, 0, 1, 1, 1, 1]
 TRL = {"scale": "group", "ddof": 1, "eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
@@ -239,13 +238,12 @@ class TestCannotTell:
     @pytest.mark.parametrize(
         "note",
         [
-            {"settings": {"algorithm": "dpo"}},
+            {"settings": {"algorithm": "nca_pair"}},
             {"settings": {"beta": 0.1}},
-            {"advantages": [1.0] * 8, "settings": {"algorithm": "grpo", "correction": next(iter(CORRECTIONS))}},
         ],
     )
     def test_a_loss_without_a_definition(self, note: dict[str, Any], tmp_path: Path) -> None:
-        """DPO, and a note without rewards."""
+        """A loss that the tables lack, and a note without rewards."""
         assert judged(tmp_path, made(scores(rewards())), **note).status == "unsupported"
 
 
