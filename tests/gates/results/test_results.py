@@ -136,7 +136,6 @@ def test_a_stopped_run_leaves_valid_lines(tmp_path: Path, stop: signal.Signals, 
 
 def test_ctrl_c_in_the_serializer_of_a_number_is_ctrl_c() -> None:
     """Else it would be an error of pydantic, and a run stopped in it a fault of Gates."""
-
     signals = [signal.SIGTERM]
 
     class Interrupted(float):
