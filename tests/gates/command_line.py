@@ -52,7 +52,6 @@ def here(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         patch.setattr(sys, "argv", ["gates", *arguments])
         patch.setattr(pool, "OracleCache", lambda: CACHED)
         patch.setattr(setup, "jobs", lambda wanted: wanted or 1)  # each worker imports NumPy, and every core runs tests
-        patch.setattr(setup, "threads", lambda _: 1)
         for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # set by some commands, undone here
             patch.setenv(name, "1")
         try:
