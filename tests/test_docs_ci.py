@@ -29,6 +29,7 @@ def test_the_hook_of_pre_commit_judges_the_files_of_a_bare_check() -> None:
     (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert (hook["id"], hook["entry"], hook["language"]) == ("gates", "gates check", "python")
     assert hook["pass_filenames"]
+    assert hook["verbose"], "pre-commit shows nothing of a hook that passes, such as a subject that was skipped"
     assert re.search(hook["files"], "tests/mine_gates.py")
     assert not re.search(hook["files"], "tests/test_gates.pyi")
     assert "`id: gates`" in PAGE

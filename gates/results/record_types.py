@@ -45,8 +45,6 @@ class StrictRecord(BaseModel):
         try:
             return super().model_dump_json(**options)
         except PydanticSerializationError as error:
-            if KeyboardInterrupt.__name__ in str(
-                error
-            ):  # pydantic keeps the name of what was raised, not the exception
+            if KeyboardInterrupt.__name__ in str(error):  # pydantic keeps the name of what was raised, no more
                 raise KeyboardInterrupt from None
             raise

@@ -65,7 +65,7 @@ class TestFileSize:
         assert kept.startswith(f"incomplete: {judged} of ")
         assert file.read_bytes().endswith(b"\n")
         assert resume.startswith("go on with: gates check ")
-        again = gates(*shlex.split(resume.partition("gates ")[2]), cwd=project)
+        again = here(*shlex.split(resume.partition("gates ")[2]), cwd=project)
         assert again.returncode == 0, again.stderr
         assert read(file).state == "complete"
 
@@ -137,7 +137,10 @@ def test_a_full_output_ends_with_one_sentence(project: Path, arguments: tuple[st
         ("peers", "list"),
         ("report", "--schema"),
         CHECK,
-        *((*CHECK, "--format", form) for form in ("jsonl", "json", "junit", "github")),
+        (*CHECK, "--format", "jsonl"),
+        (*CHECK, "--format", "json"),
+        pytest.param((*CHECK, "--format", "junit"), marks=pytest.mark.long),
+        pytest.param((*CHECK, "--format", "github"), marks=pytest.mark.long),
     ],
     ids=" ".join,
 )
@@ -160,7 +163,7 @@ def test_a_check_that_nobody_reads_keeps_its_verdicts(project: Path) -> None:
         running.stdout.close()
     assert running.returncode == 141
     assert read(only(project)).verdicts
-    assert gates(*CHECK, "--resume", only(project).name, cwd=project).returncode == 0
+    assert here(*CHECK, "--resume", only(project).name, cwd=project).returncode == 0
 
 
 class TestOpenFiles:
@@ -179,7 +182,7 @@ class TestOpenFiles:
     def test_a_subject_without_open_files_is_an_error(self, project: Path) -> None:
         """The judge has enough files and its worker has not: the status is `error`."""
         (project / "mine.py").write_text("raise OSError(24, 'Too many open files')")
-        done = gates(*CHECK, cwd=project)
+        done = here(*CHECK, cwd=project)
         assert done.returncode == 4, done.stdout
         assert {verdict.status for verdict in read(only(project / "results" / "runs")).verdicts} == {"error"}
 

@@ -27,6 +27,8 @@ def _example() -> Any:
 EXAMPLE = _example()
 SETTINGS: dict[str, str] = EXAMPLE.SETTINGS
 
+OF_LOSS = ("loss", "gradient", "metric.kl")  # without these no loss is judged, whose mistakes take seconds to name
+
 
 def write(
     path: Path,

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from steps import EXAMPLE, verdicts, write
+from steps import EXAMPLE, OF_LOSS, verdicts, write
 
 from gates.model import ConfigurationError
 
@@ -141,18 +141,19 @@ class TestStatisticsOverTokens:
     @pytest.mark.parametrize("baseline", ["batch", pytest.param("mean", marks=pytest.mark.long)])
     def test_declared_it_is_correct(self, tmp_path: Path, baseline: str) -> None:
         settings = {**self.settings, "baseline": baseline, "statistics": "tokens"}
-        path = write(tmp_path / "step.safetensors", self.whitened(baseline), settings)
+        path = write(tmp_path / "step.safetensors", self.whitened(baseline), settings, without=OF_LOSS)
         assert verdicts(path)["group_advantages"].status == "correct"
 
     @pytest.mark.parametrize("baseline", [pytest.param("batch", marks=pytest.mark.long), "mean"])
     def test_undeclared_the_setting_is_named(self, tmp_path: Path, baseline: str) -> None:
-        path = write(tmp_path / "step.safetensors", self.whitened(baseline), {**self.settings, "baseline": baseline})
+        settings = {**self.settings, "baseline": baseline}
+        path = write(tmp_path / "step.safetensors", self.whitened(baseline), settings, without=OF_LOSS)
         finding = verdicts(path)["group_advantages"]
         assert finding.status == "cannot tell"
         assert f"write `statistics` 'tokens', `baseline` '{baseline}'" in finding.reason
 
     def test_without_settings_it_is_identified(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "step.safetensors", self.whitened("batch"), without=NO_SETTINGS)
+        path = write(tmp_path / "step.safetensors", self.whitened("batch"), without=(*NO_SETTINGS, *OF_LOSS))
         assert "whitened over the batch's tokens" in verdicts(path)["group_advantages"].computes
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import here
-from steps import EXAMPLE, verdicts, write
+from steps import EXAMPLE, OF_LOSS, verdicts, write
 
 from gates.recorded import loss
 from gates.recorded.file import open_step
@@ -314,6 +314,14 @@ class TestIdentified:
         assert "“grpo” or “dapo (global)”" in finding.computes
 
 
+def of_advantages(
+    folder: Path, tensors: dict[str, Any], settings: dict[str, str] | None = None, without: tuple[str, ...] = ()
+) -> Any:
+    """Return the finding on the advantages of a step without a loss."""
+    path = write(folder / "step.safetensors", tensors, settings, without=(*OF_LOSS, *without))
+    return verdicts(path)["group_advantages"]
+
+
 class TestAdvantages:
     """Advantages from rewards."""
 
@@ -324,7 +332,7 @@ class TestAdvantages:
         advantages = EXAMPLE.advantages(rewards, 1)
         advantages[:4] = 1e-3
         tensors = {"rewards": rewards, "advantages": advantages}
-        finding = verdicts(write(tmp_path / "step.safetensors", tensors))["group_advantages"]
+        finding = of_advantages(tmp_path, tensors)
         assert finding.status == "fragile"
         assert "equal rewards give up to 0.001, must be 0" in finding.reason
 
@@ -336,7 +344,7 @@ class TestAdvantages:
             group = rewards[ids == prompt]
             advantages[ids == prompt] = (group - group.mean()) / (group.std(ddof=1) + np.float32(1e-4))
         tensors = {"groups": ids, "rewards": rewards, "advantages": advantages}
-        finding = verdicts(write(tmp_path / "step.safetensors", tensors, without=("group_size",)))["group_advantages"]
+        finding = of_advantages(tmp_path, tensors, without=("group_size",))
         assert finding.status == "correct"
 
     def test_the_baseline_of_the_batch(self, tmp_path: Path) -> None:
@@ -345,10 +353,10 @@ class TestAdvantages:
         rewards[-1] = 0.0
         advantages = (rewards - rewards.mean()) / (rewards.std(ddof=1) + np.float32(1e-4))
         batch, tensors = {"baseline": "batch", "scale": "batch"}, {"rewards": rewards, "advantages": advantages}
-        found = verdicts(write(tmp_path / "step.safetensors", tensors, batch))["group_advantages"]
+        found = of_advantages(tmp_path, tensors, batch)
         assert found.status == "correct"
         tensors["advantages"] = np.where(np.arange(16) < 4, np.float32(0), advantages)
-        found = verdicts(write(tmp_path / "step.safetensors", tensors, batch))["group_advantages"]
+        found = of_advantages(tmp_path, tensors, batch)
         assert found.status == "wrong"
 
     def test_the_words_of_a_baseline(self, tmp_path: Path) -> None:
@@ -364,11 +372,9 @@ class TestAdvantages:
     def test_advantages_may_be_repeated_on_tokens(self, tmp_path: Path) -> None:
         """Advantages that differ within a row are unsupported."""
         wide = np.where(STEP["mask"], STEP["advantages"][:, None], np.float32(0))
-        assert (
-            verdicts(write(tmp_path / "step.safetensors", {"advantages": wide}))["group_advantages"].status == "correct"
-        )
+        assert of_advantages(tmp_path, {"advantages": wide}).status == "correct"
         wide[1, 1] += 1
-        finding = verdicts(write(tmp_path / "step.safetensors", {"advantages": wide}))["group_advantages"]
+        finding = of_advantages(tmp_path, {"advantages": wide})
         assert finding.status == "unsupported"
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import gates
+from command_line import here
 
 CODE = """
 import numpy as np
@@ -35,7 +35,7 @@ def checked(folder: Path, algorithm: str, weight: str, eps: float, more: str = "
     code = CODE.replace("WEIGHT", weight.replace("EPS", repr(eps)))
     (folder / "mine.py").write_text(code.replace("ALGORITHM", repr(algorithm)).replace("MORE", more))
     gate = f"loss.{algorithm}.matches-definition"
-    done = gates("check", gate, "mine.py", "--jobs", "1", "--no-minimise", "--out", "o", cwd=folder)
+    done = here("check", gate, "mine.py", "--jobs", "1", "--no-minimise", "--out", "o", cwd=folder)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 
