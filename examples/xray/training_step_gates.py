@@ -11,8 +11,16 @@ import mlx_lm
 from mlx import nn
 
 SETTINGS = {
-    "algorithm": "grpo", "epsilon_low": 0.2, "epsilon_high": 0.2, "beta": 0.0, "learning_rate": 1e-4,
-    "scale": "group", "ddof": 0, "eps": 1e-4, "eps_mode": "add", "baseline": "mean",
+    "algorithm": "grpo",
+    "epsilon_low": 0.2,
+    "epsilon_high": 0.2,
+    "beta": 0.0,
+    "learning_rate": 1e-4,
+    "scale": "group",
+    "ddof": 0,
+    "eps": 1e-4,
+    "eps_mode": "add",
+    "baseline": "mean",
 }
 CONVENTIONS = {"training_step": {"trainer": ["grpo"]}}
 

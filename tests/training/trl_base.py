@@ -56,7 +56,7 @@ def believed_settings(kind, config):
     facts = {"epsilon_low": config["epsilon"], "epsilon_high": config.get("epsilon_high", config["epsilon"])}
     facts["beta"] = config["beta"]
     if kind == "rloo":
-        return facts | {"algorithm": "rloo", "scale": "none", "baseline": "leave_one_out"}
+        return facts | {"algorithm": "rloo", "scale": "none", "baseline": "leave-one-out"}
     facts |= {"algorithm": config["loss_type"], "scale": config["scale_rewards"], "baseline": "mean"}
     if config["scale_rewards"] != "none":
         facts |= {"ddof": 1, "eps": 1e-4, "eps_mode": "add"}
