@@ -26,7 +26,7 @@ EXPLAINED = 1e-5  # least that a run in float32 must explain: what is left of it
 TRL = ("grpo", "rloo", "dpo", "kto", "orpo", "cpo", "sft", "online_dpo")
 RUNS: Mapping[str, tuple[str, str, str]] = {  # name: peer, script, its kind
     **{f"trl-{kind}": ("trl", "trl_trainers.py", kind) for kind in TRL},
-    "trl-grpo-lora": ("peft", "trl_trainers.py", "grpo-lora"),
+    "trl-grpo-lora": ("trl", "trl_trainers.py", "grpo-lora"),
     "mlx-lm-sft": ("mlx-lm", "mlx_trainers.py", "mlx-lm-sft"),
     "mlx-lm-lora-dpo": ("mlx-lm-lora", "mlx_trainers.py", "mlx-lm-lora-dpo"),
     "mlx-lm-lora-grpo": ("mlx-lm-lora", "mlx_trainers.py", "mlx-lm-lora-grpo"),

@@ -147,7 +147,7 @@ def _trainer(kind: Any, config: Any, **attributes: Any) -> Any:
         vars(config),
         args=config,
         accelerator=Accelerator(cpu=True),  # after the config, which resets its shared state
-        model=SimpleNamespace(training=True, is_gradient_checkpointing=False),
+        model=SimpleNamespace(training=True, is_gradient_checkpointing=False, _modules={}),
         epsilon_low=getattr(config, "epsilon", None),
         epsilon_high=getattr(config, "epsilon", None) if high is None else high,
         aux_loss_enabled=False,
@@ -233,7 +233,7 @@ def _scored(trainer: Any, completions: list[list[int]], **x: Any) -> dict[str, A
     tools = None if counted is None else counted.astype(int).tolist()
     texts = [""] * len(completions)
     answer: Any = ([[1]] * len(completions), completions, tools, texts, sampling, {}, None, None)
-    model = SimpleNamespace(training=True, is_gradient_checkpointing=False)
+    model = SimpleNamespace(training=True, is_gradient_checkpointing=False, _modules={})
     logprobs = {id(model): x.get("old"), id(trainer): x.get("reference")}
     vars(trainer).update(
         model=model,

@@ -96,7 +96,7 @@ class TestRecorded:
 def test_adapters_of_peft(tmp_path: Path) -> None:
     """TRL's GRPO with LoRA: only adapters are fitted, and they explain both gradients."""
     script = str(SCRIPTS.parents[3] / "examples" / "xray" / "trl_trainers.py")
-    run(tmp_path / "xray", [interpreter("peft"), script, "grpo-lora", str(tiny.build({})), str(tmp_path / "out")])
+    run(tmp_path / "xray", [interpreter("trl"), script, "grpo-lora", str(tiny.build({})), str(tmp_path / "out")])
     files = recording.load(tmp_path / "xray")
     assert [update.document.trained.numbers for update in files.updates] == [1792, 1792]
     assert [step.step(update).fit.unexplained < 1e-5 for update in files.updates] == [True, True]
