@@ -10,6 +10,7 @@ from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.words import number, some
+from gates.xray.step import EQUAL
 
 EXCHANGED = "exchanged"
 
@@ -24,7 +25,8 @@ def readings(context: Context) -> list[Reading]:
     sources = [source for source in shapes.references(context.step) if _apart(context, source) is not None]
     if not sources:
         return []
-    moved = [source for source in sources if (_apart(context, source) or 0.0) > 2 * context.step.fit.rounding]
+    equal = max(EQUAL, 2 * context.step.fit.rounding)
+    moved = [source for source in sources if (_apart(context, source) or 0.0) > equal]
     if not moved:
         sentence = f"whether there is a KL does not show: {sources[0].name} and the policy are equal"
         return [

@@ -13,12 +13,12 @@ from gates.model import Array
 from gates.xray.documents import PER_TOKEN
 from gates.xray.fit import quantile
 from gates.xray.reading.context import Context
+from gates.xray.step import EQUAL
 from gates.xray.verdict.matching import identity
 from gates.xray.verdict.notes import Note
 from gates.xray.verdict.ragged import on_slots
 
 STABLE = 1e-6  # what clips of the norm add to it before they divide, in torch and in MLX
-EQUAL = 1e-5  # nats: two passes of one model in float32 over other batches differ by some 2e-6
 ZERO = 1e-300
 
 
