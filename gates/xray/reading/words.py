@@ -19,7 +19,7 @@ def share(value: float) -> str:
     """Return a share: 12%, 0.3%, 4e-7."""
     if value >= 1:
         return f"{value:,.2g} times" if value < 100 else f"{value:,.0f} times"
-    return number(value, 1) if value < 1e-3 else f"{100 * value:.2g}%"
+    return number(value, 1) if value < 1e-3 else f"{100 * value:.2g}%" if value < 0.995 else "100%"  # not 1e+02%
 
 
 def plural(count: int, word: str, many: str = "") -> str:

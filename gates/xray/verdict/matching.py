@@ -157,4 +157,11 @@ def _ends(row: StepRow, completion: Sequence[int]) -> int | None:
             if row.begins in {"sampler", "labels"} and row.begin != begin:
                 continue
             return begin
-    return None
+    return _hidden(row, completion)
+
+
+def _hidden(row: StepRow, completion: Sequence[int]) -> int | None:
+    """Return where a completion begins that the attention mask hides, as TRL's does of a truncated row that is left out."""
+    attended = np.flatnonzero(row.row.attended)
+    begin = int(attended[-1]) + 1 if len(attended) else 0
+    return begin if list(row.row.ids[begin : begin + len(completion)]) == list(completion) else None

@@ -260,9 +260,12 @@ class TestCannotTell:
         assert (verdict.status, remedy in verdict.remedy) == ("cannot tell", True), verdict
 
     def test_where_completions_begin(self, tmp_path: Path) -> None:
-        """Neither labels nor ids: a wrong number may be a right one of other slots."""
-        verdict = judged(tmp_path, update(averaged(), labels=False), **noted(DPO))
+        """Neither labels nor ids: a wrong number may be a right one of other slots, but what another loss gives is its."""
+        slopes = np.array([0.1, 0.5, 0.9])
+        verdict = judged(tmp_path / "wrong", update(of_pairs(slopes), labels=False), **noted(DPO))
         assert (verdict.status, "note `ids`" in verdict.remedy) == ("cannot tell", True), verdict
+        verdict = judged(tmp_path / "means", update(averaged(), labels=False), **noted(DPO))
+        assert (verdict.status, "`lengths` 'mean'" in verdict.remedy) == ("differs", True), verdict
 
 
 KTO = {"algorithm": "kto", "beta": BETA, "desirable_weight": 1.0, "undesirable_weight": 1.3}

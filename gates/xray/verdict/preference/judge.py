@@ -167,9 +167,15 @@ def _read_off(settings: Settings, fitted: Settings) -> str:
 
 
 def _differs(context: Context, note: Note, quantity: str, losses: Losses, settings: Settings) -> Verdict:
-    """Return the verdict on coefficients that the definition does not give; nothing is wrong where the rows are unsure."""
+    """Return the verdict on coefficients that the definition does not give.
+
+    Where the rows are unsure nothing is wrong, but what another definition gives is computed by that one.
+    """
     error = differs.error(losses, settings)
     if _begins_read_off(context, note):
+        computed = differs.verdict(quantity, losses, settings, error)
+        if computed.status != "wrong" and computed.computes + computed.remedy:  # another definition gives every coefficient
+            return computed
         sentence = f"where completions begin is read off the coefficients; {error}"
         return Verdict(quantity, "cannot tell", sentence, remedy=IDS)
     if note.ambiguous or note.unsure:
