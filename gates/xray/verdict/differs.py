@@ -101,9 +101,18 @@ def _scaled(ask: Question, definition: Definition, factor: float, error: str) ->
     call = ask.predictor.call(definition)
     call |= {"group_size": ask.facts.group_size, "micro_batches": list(ask.facts.micro_batches)}
     names = [each.words for each in quotient([call], factor, definitions.SURE, single=False)]
+    names = [*_left_out(ask, factor), *names]
     like = f" ({' or '.join(names[:2])})" if names else ""
     sentence = f"the coefficients are those of the definition times a constant factor of {number(factor, 6)}{like}"
     return Verdict(ask.quantity, "cannot tell", sentence, remedy=FACTOR, numbers=numbers)
+
+
+def _left_out(ask: Question, factor: float) -> Iterator[str]:
+    """Yield the factor of a divisor that counts the tokens of rows that do not train."""
+    every = sum(ask.note.lengths[row] for row in ask.note.rows) if ask.note.lengths is not None else 0
+    trained = int(ask.predictor.inputs.mask.sum())
+    if trained < every and abs(factor * every - trained) <= definitions.SURE * trained:
+        yield f"{trained} tokens that train / {every} tokens of all rows: rows that are left out count in the divisor"
 
 
 def _error(ask: Question, settings: Sequence[Settings], advantages: Sequence[Advantages]) -> str:

@@ -37,7 +37,7 @@ class Note:
         chosen, desirable: 1 for each noted row that is, else 0; None where they are not noted.
         tokens: numbers for the tokens of each noted row: "advantages", "sampler_log_probs" and "reference_log_probs".
         mismatched: log-ratios of completions under prompts that are not theirs; None where they are not noted.
-        by_ids: whether the tokens of completions are noted.
+        lengths: tokens of each noted completion; None where these are not noted.
     """
 
     rewards: Array | None
@@ -54,7 +54,12 @@ class Note:
     desirable: Array | None = None
     tokens: Mapping[str, Sequence[Array]] = field(default_factory=dict)
     mismatched: Array | None = None
-    by_ids: bool = False
+    lengths: Sequence[int] | None = None
+
+    @property
+    def by_ids(self) -> bool:
+        """Whether the tokens of completions are noted."""
+        return self.lengths is not None
 
     @property
     def says_advantages(self) -> bool:
@@ -132,7 +137,7 @@ def _matched(context: Context, events: Sequence[Event], time: int, settings: Map
         numbers["desirable"],
         tokens,
         _numbers(_joined(events, "mismatched")),
-        ids is not None,
+        None if ids is None else [len(flat(completion)) for completion in ids],
     )
 
 
