@@ -99,7 +99,7 @@ def main(kind="grpo", *, config=None, actual=None, reference=None, train_options
     if kind == "grpo":
         for token in END_TOKENS:
             tokenizer.add_eos_token(str(token))
-        settings = {"algorithm": meant["grpo_loss_type"], "epsilon_low": meant["epsilon"]}
+        settings = {"algorithm": {"bnpo": "dapo"}.get(meant["grpo_loss_type"], meant["grpo_loss_type"]), "epsilon_low": meant["epsilon"]}
         settings |= {"epsilon_high": meant["epsilon_high"], "beta": meant["beta"], "scale": "group", "ddof": 0}
         settings |= {"eps": 1e-4, "eps_mode": "add", "baseline": "mean"}
         if options.notes:

@@ -235,7 +235,8 @@ def _truncated(context: Context) -> Reading | None:
         return Reading(
             "truncated", "read", f"{head} and {'trains' if len(cut) == 1 else 'train'}", because, numbers=numbers
         )
-    if trained:
+    whole = [i for i, row in enumerate(step.rows) if not row.truncated]
+    if trained and all(context.weights[i] != 0.0 for i in whole) and not context.earlier:
         return Reading(
             "truncated",
             "attention",
@@ -243,11 +244,17 @@ def _truncated(context: Context) -> Reading | None:
             because,
             numbers=numbers,
         )
-    remedy = "a row that is masked and one whose advantage is 0 look alike: gates_note(advantages=…) would tell"
+    remedy = "a row that is masked, one whose advantage is 0 and one that a bound switched off look alike: gates_note(advantages=…) would tell"
+    without = [i for i in cut if i not in trained]
+    have = (
+        f"; {rows(without)} {'has' if len(without) == 1 else 'have'}"
+        if trained
+        else f" and {'has' if len(cut) == 1 else 'have'}"
+    )
     return Reading(
         "truncated",
         "cannot tell",
-        f"{head} and {'has' if len(cut) == 1 else 'have'} no weight",
+        f"{head}{have} no weight",
         because,
         remedy,
         numbers,

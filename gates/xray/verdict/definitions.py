@@ -234,10 +234,11 @@ def words_of(definition: Definition, facts: Facts, written: Settings, twins: Seq
     """
     settings, row = definition.settings, definition.row
     mean = DENOMINATORS[settings["dapo_denominator"]] if row.aggregation == "token-mean" else row.aggregation
-    parts = [MEANS[mean][0] + (f" with L_max {settings['max_length']:g}" if row.aggregation == "constant" else "")]
+    length = settings.get("max_length") if row.aggregation == "constant" else None
+    parts = [MEANS[mean][0] + (f" with L_max {length:g}" if length else "")]
     if facts.moved:
         parts = [_ratio(definition, twins), *parts]
-    if settings.get("beta") and "beta" not in written:
+    if settings.get("beta") and not {"beta", "kl_estimator"} <= set(written):
         forms = dict.fromkeys(_form(each) for each in (definition, *twins))
         parts.append(f"KL by {' or '.join(forms)} with β {number(settings['beta'])}")
     return ", ".join(parts)

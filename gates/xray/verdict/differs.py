@@ -46,7 +46,8 @@ def verdict(ask: Question, asked: Sequence[Settings], wanted: Sequence[Advantage
             sentence,
             remedy="note rewards or advantages in the order of the rows, without ids",
         )
-    tried = [Definition(settings, advantages) for advantages in wanted[:MOST] for settings in _distinct(asked)]
+    known = [_with_length(each, ask) for each in _distinct(asked)]
+    tried = [Definition(settings, advantages) for advantages in wanted[:MOST] for settings in known]
     if (factor := _factor(ask, tried)) is not None:
         return _scaled(ask, *factor, error)
     if named := _mistaken(ask, tried, wanted[:MOST]):
@@ -144,6 +145,13 @@ def _distinct(settings: Sequence[Settings]) -> list[Settings]:
     return list(kept.values())
 
 
+def _with_length(settings: Settings, ask: Question) -> Settings:
+    """Return settings whose length, where nobody says it, is that of the longest completion: the limit ended it."""
+    if not definitions.lacks_length(settings):
+        return settings
+    return {**settings, "max_length": int(ask.predictor.inputs.mask.sum(axis=1).max(initial=1))}
+
+
 def _choice(ask: Question, asked: Sequence[Settings], wanted: Sequence[Advantages]) -> Named | None:
     """Return other choices that give the coefficients: of advantages, of the composition, of both."""
     names = {each.words for each in wanted}
@@ -154,7 +162,7 @@ def _choice(ask: Question, asked: Sequence[Settings], wanted: Sequence[Advantage
     if not ask.named:
         return None
     start = Definition(asked[0], wanted[0])
-    for without in (PENALTY, (*PENALTY, *WIDTHS)):
+    for without in (("max_length",), PENALTY, (*PENALTY, *WIDTHS)):
         kept = {name: value for name, value in ask.settings.items() if name not in without}
         settings = [{**each, **_again(each, ask.settings)} for each in definitions.every(kept, ask.facts)]
         for advantages in (wanted, others[:MOST]):

@@ -18,6 +18,7 @@ from gates.xray.verdict.notes import Note, noted
 from gates.xray.verdict.prediction import Predictor
 from gates.xray.verdict.preference.settings import LOSSES
 from gates.xray.verdict.question import LOSS, Question
+from gates.xray.verdict.unexplained import unexplained
 from gates.xray.verdict.unmatched import UnmatchedError
 from gates.xray.verdict.verdict import Verdict
 from gates_reference.algorithms import ALGORITHMS
@@ -108,7 +109,7 @@ def _question(context: Context, note: Note, quantity: str, settings: Settings) -
 
 
 def _loss(context: Context, ask: Question) -> Verdict:
-    if undecided := _undecided(ask):
+    if undecided := unexplained(context, ask.quantity) or _undecided(ask):
         return undecided
     wanted = rewards.asked(ask.note, ask.settings)
     if not wanted:

@@ -32,8 +32,11 @@ def other_advantages(predictor: Predictor, definitions: Sequence[Definition]) ->
 
 
 def words_of(values: Array, asked: Array, rooms: float = 1e-3) -> str:
-    """Return the rows whose advantage is another one, with both numbers."""
-    off = np.flatnonzero(np.abs(values - asked) > rooms * np.abs(asked).max(initial=0.0))
+    """Return the rows whose advantage is another one, with both numbers; or that negative ones are left out."""
+    room = rooms * np.abs(asked).max(initial=0.0)
+    if (asked < -room).any() and (np.abs(values - np.maximum(asked, 0.0)) <= room).all():
+        return "the loss as asked, with negative advantages set to 0"
+    off = np.flatnonzero(np.abs(values - asked) > room)
     listed = [f"{number(values[row])} in row {row + 1} (asked: {number(asked[row])})" for row in off]
     return f"the loss as asked, with other advantages: {some(listed, 2)}"
 

@@ -16,6 +16,7 @@ from gates.xray.verdict.preference import differs
 from gates.xray.verdict.preference.losses import Losses, Rows, Settings
 from gates.xray.verdict.preference.pairing import CHOSEN, Pairs, batches, pairs_of
 from gates.xray.verdict.preference.settings import ALONE, named, parsed
+from gates.xray.verdict.unexplained import unexplained
 from gates.xray.verdict.unmatched import UnmatchedError
 from gates.xray.verdict.verdict import Verdict
 
@@ -39,7 +40,7 @@ def verdict(context: Context, note: Note) -> Verdict:
     note = note if len(note.kept) else _of_all_rows(context, note)
     losses, pairs = _losses(context, note, settings)
     quantity = quantity_of(note)
-    if undecided := _undecided(quantity, settings, losses):
+    if undecided := unexplained(context, quantity) or _undecided(quantity, settings, losses):
         return undecided
     fits = losses.fits(settings)
     if not fits:
@@ -174,7 +175,9 @@ def _differs(context: Context, note: Note, quantity: str, losses: Losses, settin
     error = differs.error(losses, settings)
     if _begins_read_off(context, note):
         computed = differs.verdict(quantity, losses, settings, error)
-        if computed.status != "wrong" and computed.computes + computed.remedy:  # another definition gives every coefficient
+        if (
+            computed.status != "wrong" and computed.computes + computed.remedy
+        ):  # another definition gives every coefficient
             return computed
         sentence = f"where completions begin is read off the coefficients; {error}"
         return Verdict(quantity, "cannot tell", sentence, remedy=IDS)

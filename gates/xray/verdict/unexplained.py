@@ -1,0 +1,23 @@
+"""Updates whose gradient is not that of a loss of their tokens: no verdict is made of the coefficients."""
+
+from __future__ import annotations
+
+from gates.xray.reading import explained
+from gates.xray.reading.context import Context
+from gates.xray.reading.words import share
+from gates.xray.verdict.verdict import Verdict
+
+MUCH = (
+    1e-2  # share of the gradient: an entropy bonus or a router's loss without columns is smaller, and is fitted apart
+)
+
+
+def unexplained(context: Context, quantity: str) -> Verdict | None:
+    """Return that nothing is told where much of the gradient is not that of log-probs; None where little is left."""
+    left = context.step.fit.unexplained
+    if left <= max(MUCH, explained.room(context)):
+        return None
+    sentence = (
+        f"{share(left)} of the gradient is not that of the rows' log-probs, so the coefficients are not those of a loss"
+    )
+    return Verdict(quantity, "cannot tell", sentence, remedy="see what is not explained below")
