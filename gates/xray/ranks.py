@@ -90,9 +90,9 @@ def join(parts: Sequence[Part]) -> Update:
     seeds = {part.document.seed for part in parts}
     if len(seeds) > 1:
         raise ConfigurationError(f"{parts[0].file}: the ranks' sketches have seeds {sorted(seeds)}, must be one")
-    gradients = [_folded(part.arrays["gradient"][None], bins)[0] for part in parts]
+    gradients = [folded(part.arrays["gradient"][None], bins)[0] for part in parts]
     _agree(parts, gradients)
-    sketches = [_folded(part.arrays["sketch"], bins) for part in parts]
+    sketches = [folded(part.arrays["sketch"], bins) for part in parts]
     places, order = _places(parts, sketches)
     kinds_of = [_kinds(part) for part in parts]
     tokens_of = [_token_columns(part) for part in parts]
@@ -115,7 +115,7 @@ def join(parts: Sequence[Part]) -> Update:
     )
 
 
-def _folded(sketch: Array, bins: int) -> Array:
+def folded(sketch: Array, bins: int) -> Array:
     """Return a sketch in fewer bins: a bin's number modulo the fewer ones is its place there."""
     wide = np.asarray(sketch, np.float64)
     return wide if wide.shape[1] == bins else wide.reshape(len(wide), -1, bins).sum(axis=1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from gates.xray.documents import PER_TOKEN
+from gates.xray.ranks import folded
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import number, plural, share, some
 
 PASSES = 10  # the recorder measured one backward pass; columns and gradient carry one each, and the script may add in half precision
 FINEST = 1e-6  # share that float32 leaves at least in a probe of five scripts (2e-7 to 9e-7)
+MOST = 2_000  # columns of a second fit
 MORE = {
     "entropy": "the entropy",
     "kl": "the KL over the vocabulary",
@@ -57,7 +59,31 @@ def _explained(context: Context) -> Reading:
         sentence = f"{what} explain the gradient{alone} ({share(fit.unexplained)} left)"
         return Reading("explained", "read", sentence, because, numbers=numbers)
     sentence = f"{share(fit.unexplained)} of the gradient is not explained by {what}"
+    if (kept := _not_reset(context)) is not None:
+        sentence += (
+            f": it is {kept} times the gradient of update {context.earlier[-1].step.update.number}, which was not reset"
+        )
+        return Reading("explained", "attention", sentence, because, "call zero_grad before each backward pass", numbers)
     return Reading("explained", "attention", sentence, because, f"it may be {'; '.join(_causes(context))}", numbers)
+
+
+def _not_reset(context: Context) -> str | None:
+    """Return how much of the last update's gradient is in this one, where that explains what is left; else None."""
+    here = context.step.update
+    before = context.earlier[-1].step.update if context.earlier else None
+    if before is None or before.document.seed != here.document.seed or len(here.kinds) > MOST:
+        return None
+    bins = min(len(here.gradient), len(before.gradient))
+    sketch, gradient, kept = (
+        folded(values, bins) for values in (here.sketch, here.gradient[None], before.gradient[None])
+    )
+    columns = np.concatenate([sketch, kept])
+    norms = np.maximum(np.linalg.norm(columns, axis=1), np.finfo(float).tiny)
+    solved = np.linalg.lstsq((columns / norms[:, None]).T, gradient[0], rcond=None)[0]
+    left = gradient[0] - solved @ (columns / norms[:, None])
+    if np.linalg.norm(left) > room(context) * max(float(np.linalg.norm(gradient)), np.finfo(float).tiny):
+        return None
+    return number(float(solved[-1] / norms[-1]))
 
 
 def _causes(context: Context) -> list[str]:

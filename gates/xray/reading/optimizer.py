@@ -36,6 +36,11 @@ def _clip(context: Context) -> Iterator[Reading]:
     clip = document.clip
     if clip is None:
         return
+    if count := clipped_parts(context):
+        sentence = f"the norm was clipped {count} times in this update, after each of its passes, before the gradient was whole"
+        because = "as many clips as passes: earlier passes are scaled again and again"
+        yield Reading("clip of the norm", "attention", sentence, because, "clip once, before the optimizer's step")
+        return
     numbers = {"norm": clip.norm, "limit": clip.limit, "factor": clip.factor, "received": document.gradient_norm}
     if clip.factor == 1.0:
         sentence = (
@@ -54,6 +59,14 @@ def _clip(context: Context) -> Iterator[Reading]:
         f"the gradient was scaled by {number(clip.factor)} (norm {number(clip.norm)}, clipped to {number(clip.limit)})"
     )
     yield Reading("clip of the norm", "read", sentence, "coefficients are those after clipping", numbers=numbers)
+
+
+def clipped_parts(context: Context) -> int:
+    """Return how often the norm was clipped, where that was after each of several passes; else 0."""
+    update = context.step.update
+    passes = {(row.rank, row.call) for row in update.rows}
+    count = len(context.recording.of("clip", update.number))
+    return count if len(passes) == count > 1 else 0
 
 
 def _samples(update: Update) -> Iterator[tuple[Sample, rules.Settings]]:

@@ -212,7 +212,7 @@ def _changes(definition: Definition, asked: Definition, settings: Settings) -> M
     constants = {
         name: definition.settings[name]
         for name in dict.fromkeys(names)
-        if definition.settings.get(name) not in {None, 0.0, settings.get(name), asked.settings.get(name)}
+        if definition.settings.get(name) not in [None, 0.0, settings.get(name), asked.settings.get(name)]
         and (name not in WIDTHS or definition.settings.get("bound", other.bound) != other.bound or name in settings)
     }
     if settings.get("beta") and not definition.settings.get("beta"):

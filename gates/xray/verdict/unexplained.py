@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gates.xray.reading import explained
+from gates.xray.reading import explained, optimizer
 from gates.xray.reading.context import Context
 from gates.xray.reading.words import share
 from gates.xray.verdict.verdict import Verdict
@@ -13,7 +13,12 @@ MUCH = (
 
 
 def unexplained(context: Context, quantity: str) -> Verdict | None:
-    """Return that nothing is told where much of the gradient is not that of log-probs; None where little is left."""
+    """Return that nothing is told where much of the gradient is not that of log-probs, or passes were clipped; else None."""
+    if count := optimizer.clipped_parts(context):
+        sentence = (
+            f"the norm was clipped {count} times in this update, so its passes are scaled by factors of their own"
+        )
+        return Verdict(quantity, "cannot tell", sentence, remedy="clip once, before the optimizer's step")
     left = context.step.fit.unexplained
     if left <= max(MUCH, explained.room(context)):
         return None
