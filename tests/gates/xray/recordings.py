@@ -85,6 +85,7 @@ class Line:
         seen: whether the sampler's prompt was seen.
         labels: as the script passed them.
         hide: hide the last token of the completion by the attention mask.
+        tail: tokens behind, which the attention mask hides, in place of padding.
     """
 
     prompt: list[int]
@@ -93,10 +94,11 @@ class Line:
     seen: bool = True
     labels: list[int] | None = None
     hide: bool = False
+    tail: list[int] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int]:
-        return [*self.prompt, *self.completion, *[PAD] * self.padding]
+        return [*self.prompt, *self.completion, *[PAD] * self.padding, *self.tail]
 
     @property
     def attended(self) -> list[int]:
