@@ -50,11 +50,16 @@ class Measured:
         large = sizes > self.limits
         return float(np.median(self.limits[large] / sizes[large])) if large.any() else float("inf")
 
-    def misfit(self, *wanted: Array) -> float:
-        """Return the largest error in limits; of several predictions the nearer one counts for each column."""
+    def misfit(self, *wanted: Array, room: Array | float = 0.0) -> float:
+        """Return the largest error in limits; of several predictions the nearer one counts for each column.
+
+        Args:
+            wanted: the predictions.
+            room: how far each may be off itself.
+        """
         if not len(self.columns):
             return float("inf")
-        off = np.min([np.abs(self.values - values) for values in wanted], axis=0) / self.limits
+        off = np.min([np.abs(self.values - values) for values in wanted], axis=0) / (self.limits + room)
         return float(off.max()) if np.isfinite(off).all() else float("inf")
 
     def factor(self, wanted: Array) -> float:

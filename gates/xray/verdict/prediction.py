@@ -25,6 +25,8 @@ from gates_reference.oracle import losses
 
 WHOLE = 1e-4  # relative distance from an integer at which a divisor is a length
 LONGEST = 1e6
+NATS = 4e-6  # of policy less old or reference: each is known to half of it, with logits up to 16 in float32
+NEAR = 100.0  # limits
 SHORT = 3  # digits of a β that a script can have
 BY_TOKEN = ("token", "none", "seq_mean_token")  # levels of a ratio at which a token's gradient has its advantage alone
 OF_KL = ("beta", "kl_estimator", "kl_ratio", "kl_clamp", "kl_aggregation")
@@ -77,9 +79,20 @@ class Predictor:
         return from_begins(values, self.inputs.begins, self.inputs.mask.shape[1])
 
     def misfit(self, definition: Definition) -> float:
-        """Return the largest error of a definition in limits; inf where it contradicts the inputs."""
+        """Return the largest error of a definition in limits; inf where it contradicts the inputs.
+
+        Where it is near, a definition has room for what log-probs in float32 do not tell.
+        """
         wanted = self.of(definition)
-        return math.inf if wanted is None else self.measured.misfit(*wanted)
+        misfit = math.inf if wanted is None else self.measured.misfit(*wanted)
+        if wanted is None or not 1.0 < misfit <= NEAR:
+            return misfit
+        moved = replace(self.inputs, policy=self.inputs.policy + NATS * self.inputs.mask)
+        shifted = Predictor(self.measured, moved, self.facts).of(definition)
+        if shifted is None:
+            return misfit
+        room = np.min([np.abs(a - b) for a, b in zip(shifted, wanted, strict=True)], axis=0)
+        return self.measured.misfit(*wanted, room=room)
 
     def fitted(self, definition: Definition, *, penalties: bool) -> Iterator[Definition]:
         """Yield a definition with its free constants as the coefficients have them: L_max, and β with its estimator."""
