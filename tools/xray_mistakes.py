@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -61,6 +62,7 @@ def xray(program: Mapping[str, Any], seed: int, *, notes: bool) -> dict[str, Any
             text=True,
             check=False,
             timeout=600,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # side by side, threads wait for each other
         )
     try:
         document = json.loads(done.stdout)
