@@ -101,13 +101,14 @@ def _duplicates(context: Context) -> Iterator[Reading]:
         counts = Counter(tuple(np.array(step.rows[i].row.ids)[step.rows[i].row.attended].tolist()) for i in members)
         equal += sum(count for count in counts.values() if count > 1)
     if equal:
+        many = 2 * equal > total  # a few short completions are equal by chance
         sentence = f"{equal} of {plural(total, 'completion')} equal another one of their prompt"
         because = "their tokens share columns: the sum is measured, and divided among them"
         yield Reading(
             "duplicates",
-            "attention",
+            "attention" if many else "read",
             sentence,
             because,
-            "sample at a higher temperature",
+            "sample at a higher temperature" if many else "",
             {"equal": equal, "of": total},
         )

@@ -181,9 +181,9 @@ def parts_of(context: Context, note: Note) -> Parts:
     return Parts(columns, masks["prompt"], masks["completion"], masks["closing"], masks["after"], truncated)
 
 
-def inputs_of(context: Context, note: Note, parts: Parts) -> Inputs:
-    """Return the inputs on the slots of whole rows."""
-    old, of_old = _old(context, note, parts)
+def inputs_of(context: Context, note: Note, parts: Parts, since: int = 0) -> Inputs:
+    """Return the inputs on the slots of whole rows; passes before so many updates do not give old log-probs."""
+    old, of_old = _old(context, note, parts, since)
     reference, of_reference = _reference(context, note, parts)
     sampled = note.tokens.get("sampler_log_probs")
     return Inputs(
@@ -231,7 +231,7 @@ def _slots(values: Array, columns: Array) -> Array:
     return np.where(np.isfinite(wide), wide, 0.0)
 
 
-def _old(context: Context, note: Note, parts: Parts) -> tuple[Array, str]:
+def _old(context: Context, note: Note, parts: Parts, since: int) -> tuple[Array, str]:
     """Return the old log-probs of each row: by the trained model at the earliest pass over the row, else by the policy.
 
     A pass may be one without gradient, or the update in which the row was trained first.
@@ -249,6 +249,8 @@ def _old(context: Context, note: Note, parts: Parts) -> tuple[Array, str]:
     for index, place in enumerate(note.kept):
         mask, columns = parts.completion[index], parts.columns[index]
         for made, values, rows in sorted(passes, key=lambda each: each[0]):
+            if made < since:
+                continue
             complete = rows is None or identity(context.step, place) in rows
             if complete and mask.any() and np.isfinite(values[columns[mask]]).all():
                 known = (columns >= 0) & np.isfinite(values[np.maximum(columns, 0)])

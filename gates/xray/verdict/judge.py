@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from gates.model import ConfigurationError
+from gates.xray.reading import sampling
 from gates.xray.reading.context import Context
 from gates.xray.reading.words import share
 from gates.xray.verdict import correct, definitions, differs, preference, rewards
@@ -88,12 +89,17 @@ def _noted(context: Context, note: Note, quantity: str) -> Iterator[Verdict]:
         reason = "the note has rewards, and nobody knows which rows are of one prompt"
         yield Verdict(quantity, "cannot tell", reason, remedy="note groups, the prompt of each row")
         return
-    yield _loss(context, _question(context, note, quantity, settings))
+    verdict = _loss(context, _question(context, note, quantity, settings))
+    since = max((int(event.get("update", 0)) for event in sampling.calls(context)), default=0)
+    if verdict.status in {"wrong", "differs"} and since:  # a row that was sampled once more is no row of before
+        again = _loss(context, _question(context, note, quantity, settings, since))
+        verdict = again if again.status == "correct" else verdict
+    yield verdict
 
 
-def _question(context: Context, note: Note, quantity: str, settings: Settings) -> Question:
+def _question(context: Context, note: Note, quantity: str, settings: Settings, since: int = 0) -> Question:
     parts = parts_of(context, note)
-    whole = inputs_of(context, note, parts)
+    whole = inputs_of(context, note, parts, since)
     inputs = completions(whole, parts)
     facts = definitions.facts_of(context, note, inputs)
     values = measured(context)

@@ -100,6 +100,20 @@ def test_a_mean_of_micro_batches_instead_of_a_constant(tmp_path: Path) -> None:
     assert (found.status, "token mean of each micro-batch" in found.computes) == ("differs", True), found
 
 
+@pytest.mark.parametrize(("again", "status"), [(True, "correct"), (False, "differs")])
+def test_a_row_that_is_sampled_once_more_is_no_row_of_before(again: bool, status: str, tmp_path: Path) -> None:
+    """Its old log-probs are the policy's where a rollout came between; else the ratio is to those of update 1."""
+    first, later = second(lines(LENGTHS, GROUP), CENTRED, ratio="none")
+    write(tmp_path / "process-1", first)
+    write(tmp_path / "process-1", later)
+    settings = {**DR_GRPO, "algorithm": "grpo"}
+    note = {"rewards": REWARDS.tolist(), "groups": [0] * GROUP + [1] * GROUP, "settings": settings}
+    notes = [{"event": "note", "update": update, **note} for update in (0, 1)]
+    sampled = [generated(), *([{**generated(), "update": 1}] if again else [])]
+    events(tmp_path / "process-1", *sampled, *notes, updates=2)
+    assert read(tmp_path).updates[-1].verdicts[-1].status == status
+
+
 def test_truncated_rows_beside_others_without_weight_are_not_blamed(tmp_path: Path) -> None:
     """Rows without an advantage train in no case, whether they end or not."""
     rows: list[Line] = lines((12, 12, 9, 6, 4, 8, 6, 5))

@@ -346,5 +346,14 @@ class TestDuplicates:
         weights = row_mean(made.rows, advantages())
         made.coefficients = spread(made.rows, weights)
         shown = picture(tmp_path, made)
-        assert said(shown, "duplicates") == ("attention", "2 of 8 completions equal another one of their prompt")
+        assert said(shown, "duplicates") == ("read", "2 of 8 completions equal another one of their prompt")
         assert shown.step.weights[:2] == pytest.approx([weights[:2].mean()] * 2)
+
+    def test_a_sampler_that_repeats_itself_needs_attention(self, tmp_path: Path) -> None:
+        """A few short completions are equal by chance, most are not."""
+        made = grpo()
+        for index in (1, 2, 3, 5):
+            made.rows[index] = dataclasses.replace(made.rows[index - index % 4])
+        made.coefficients = spread(made.rows, row_mean(made.rows, advantages()))
+        kind, sentence = said(picture(tmp_path, made), "duplicates")
+        assert (kind, sentence) == ("attention", "6 of 8 completions equal another one of their prompt")
