@@ -83,6 +83,7 @@ record: setup ## check, judge the peers, prove in full, time, calibrate, and rec
 	@$(BIN)/gates peers sync --require all
 	@$(BIN)/gates peers check --record --require all
 	@$(BIN)/python tools/xray_proof.py
+	@$(BIN)/python tools/xray_mistakes.py
 	@$(BIN)/gates check --subject rlox --require rlox --record || [ $$? -eq 1 ] # its departures are what is recorded
 	@$(BIN)/gates prove --full --record
 	@$(BIN)/python tools/learning.py
