@@ -25,6 +25,7 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     optimizer.readings,
     sampling.readings,
 )
+OF_OTHERS = (explained.readings, optimizer.readings, sampling.readings)  # what coefficients do not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +77,6 @@ def read(folder: Path) -> Xray:
 
 
 def _picture(each: Context) -> Picture:
-    readings: Sequence[Reading] = [reading for question in QUESTIONS for reading in question(each)]
+    questions = OF_OTHERS if explained.much_is_left(each) else QUESTIONS
+    readings: Sequence[Reading] = [reading for question in questions for reading in question(each)]
     return Picture(each.step, tuple(readings), tuple(verdicts(each)))

@@ -12,6 +12,9 @@ from gates.xray.reading.words import number, plural, share, some
 
 PASSES = 10  # the recorder measured one backward pass; columns and gradient carry one each, and the script may add in half precision
 FINEST = 1e-6  # share that float32 leaves at least in a probe of five scripts (2e-7 to 9e-7)
+MUCH = (
+    1e-2  # share of the gradient: an entropy bonus or a router's loss without columns is smaller, and is fitted apart
+)
 MOST = 2_000  # columns of a second fit
 MORE = {
     "entropy": "the entropy",
@@ -34,6 +37,11 @@ def readings(context: Context) -> list[Reading]:
 def room(context: Context) -> float:
     """Return the share that may be left of a gradient that the columns explain."""
     return PASSES * max(context.step.fit.rounding, FINEST)
+
+
+def much_is_left(context: Context) -> bool:
+    """Return whether so much is unexplained that the coefficients say nothing of rows and tokens."""
+    return context.step.fit.unexplained > max(MUCH, room(context))
 
 
 def _explained(context: Context) -> Reading:
@@ -64,6 +72,8 @@ def _explained(context: Context) -> Reading:
             f": it is {kept} times the gradient of update {context.earlier[-1].step.update.number}, which was not reset"
         )
         return Reading("explained", "attention", sentence, because, "call zero_grad before each backward pass", numbers)
+    if much_is_left(context):
+        sentence += ", so nothing is said of who trains, of weights and of a KL"
     return Reading("explained", "attention", sentence, because, f"it may be {'; '.join(_causes(context))}", numbers)
 
 

@@ -28,7 +28,7 @@ def readings(context: Context) -> list[Reading]:
     equal = max(EQUAL, 2 * context.step.fit.rounding)
     moved = [source for source in sources if (_apart(context, source) or 0.0) > equal]
     if not moved:
-        sentence = f"whether there is a KL does not show: {sources[0].name} and the policy are equal"
+        sentence = f"whether there is a KL by k2 or k3 does not show: {sources[0].name} and the policy are equal"
         return [
             Reading(
                 "KL",
@@ -90,7 +90,7 @@ def _none(context: Context, source: shapes.Source) -> Reading:
     ):
         value, error = beta(context, shape)
         largest = max(largest, abs(value) + context.tokens.quantile * error)
-    sentence = f"no KL to {source.name} in the loss"
+    sentence = f"no KL of tokens to {source.name} by k2 or k3 shows"
     if not np.isfinite(largest):
         return Reading(
             "KL", "cannot tell", f"whether there is a KL to {source.name} does not show", "", "record longer rows"

@@ -19,9 +19,9 @@ def unexplained(context: Context, quantity: str) -> Verdict | None:
             f"the norm was clipped {count} times in this update, so its passes are scaled by factors of their own"
         )
         return Verdict(quantity, "cannot tell", sentence, remedy="clip once, before the optimizer's step")
-    left = context.step.fit.unexplained
-    if left <= max(MUCH, explained.room(context)):
+    if not explained.much_is_left(context):
         return None
+    left = context.step.fit.unexplained
     sentence = (
         f"{share(left)} of the gradient is not that of the rows' log-probs, so the coefficients are not those of a loss"
     )

@@ -68,8 +68,11 @@ def test_much_that_is_unexplained_is_not_judged(tmp_path: Path) -> None:
     write(tmp_path / "process-1", made, gradient=made.gradient() + noise)
     note = {"rewards": REWARDS.tolist(), "groups": [0] * GROUP + [1] * GROUP, "settings": DR_GRPO}
     events(tmp_path / "process-1", generated(), {"event": "note", "update": 0, **note})
-    found = read(tmp_path).updates[-1].verdicts[-1]
+    shown = read(tmp_path).updates[-1]
+    found = shown.verdicts[-1]
     assert (found.status, "is not that of the rows' log-probs" in found.sentence) == ("cannot tell", True)
+    assert {"explained", "update"} <= {each.name for each in shown.readings}
+    assert not {"objective", "prompt", "completion", "within rows"} & {each.name for each in shown.readings}
 
 
 @pytest.mark.parametrize(
