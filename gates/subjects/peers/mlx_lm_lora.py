@@ -44,7 +44,7 @@ GROUP = {"scale": ("group",), "ddof": (0,), "baseline": ("mean",)}  # grpo_train
 KL = {"kl_estimator": ("k3",), "kl_ratio": ("none", None), "kl_clamp": (None,), "dapo_denominator": ("global", None)}
 ROWS = {"advantages": ("row",), "ratio": ("on-policy",), "rows": ("mask", "holes"), "weights": (False,)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    **{name: {"trainer": mlx_lm_lora_steps.TRAINERS} for name in ("training_step", "resolve_config")},
+    **mlx_lm_lora_steps.CONVENTIONS,
     "group_advantages": {"dtype": ("float32",), **GROUP, "eps": (1e-4, float(np.float32(1e-4))), "eps_mode": ("add",)},
     "policy_loss": {**SINGLE, **KL, **ROWS, "algorithm": ("grpo", "dr_grpo", "gspo")},
     "preference_loss": {**SINGLE, "loss": PREFERENCES, "lengths": ("mean", None), "nll_tokens": ("completion",)},
@@ -118,24 +118,14 @@ def _orpo(logprobs: mx.array, mask: Array, masks: tuple[mx.array, mx.array], bet
 
 def selective_log_softmax(logits: Array, ids: Array, *, temperature: float, entropy: bool, **_: Any) -> Answer:
     """Its token log-probs; it has no temperature or entropy."""
-    if temperature != 1.0 or entropy:
-        raise NotImplementedError("mlx-lm-lora scores at temperature 1, without an entropy")
+    only("log-probs", {"temperature": (1.0,), "entropy": (False,)}, temperature=temperature, entropy=entropy)
     rows = array(logits).reshape(-1, 1, logits.shape[-1])
     logprobs = grpo_trainer._select_token_logps(rows, array(ids).reshape(-1, 1), mx.ones((ids.size, 1), mx.bool_))
     return {"logprobs": np.array(logprobs).reshape(ids.shape)}
 
 
-OPS: dict[str, Callable[..., Answer]] = {
-    function.__name__: function
-    for function in (
-        group_advantages,
-        policy_loss,
-        preference_loss,
-        selective_log_softmax,
-        mlx_lm_lora_steps.training_step,
-        mlx_lm_lora_steps.resolve_config,
-    )
-}
+JUDGED = (group_advantages, policy_loss, preference_loss, selective_log_softmax)
+OPS: dict[str, Callable[..., Answer]] = {op.__name__: op for op in JUDGED} | mlx_lm_lora_steps.OPS
 
 
 def timed_group_advantages(rewards: Array, group_size: int, **_: Any) -> Timed:

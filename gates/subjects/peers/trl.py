@@ -92,7 +92,7 @@ WHOLE_STEP = tuple(name for name in ALGORITHMS if name != "bnpo-trl")  # of whic
 DTYPE: dict[str, tuple[Any, ...]] = {"dtype": ("float32",)}
 EPS = (1e-4, float(np.float32(1e-4)), None)
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    **{name: {"trainer": tuple(trl_steps.KINDS)} for name in ("training_step", "resolve_config")},
+    **trl_steps.CONVENTIONS,
     "policy_loss": LOSS,
     "policy_loss_in_parts": {**LOSS, **DTYPE, "algorithm": WHOLE_STEP, "clipped": (False,)},
     "loss_with_options": {"parts": ("equal",), "nan_sampling": ("unrecorded",), **DTYPE},

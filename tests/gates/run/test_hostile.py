@@ -68,7 +68,7 @@ AT_IMPORT = {
     "kills itself": ("import os\nos.kill(os.getpid(), 9)", "killed by SIGKILL"),
     "closes everything": ("import os\nos.closerange(3, 64)", "ended with|closed its pipe|OSError"),
     "writes to every pipe": (
-        "import os\nfor fd in range(1, 20):\n    try: os.write(fd, b'ready! ' * 9)\n    except OSError: pass",
+        "import os\nfor fd in range(1, 256):\n    try: os.write(fd, b'ready! ' * 9)\n    except OSError: pass",
         "must start with b'GATE'",
     ),
     "recurses": ("def f(): f()\nf()", "RecursionError"),
@@ -111,7 +111,7 @@ IN_A_CALL = {
     "changes folder": ("import os\nos.chdir('/')\n" + WRONG, "bound", "must be <="),
     "closes its pipes": ("import os\nos.closerange(0, 64)\n" + WRONG, "crashed", "ended with status|closed its pipe"),
     "writes to its pipes": (
-        "import os\nfor fd in range(1, 20):\n    try: os.write(fd, b'value' * 9)\n    except OSError: pass\n" + WRONG,
+        "import os\nfor fd in range(1, 256):\n    try: os.write(fd, b'value' * 9)\n    except OSError: pass\n" + WRONG,
         "crashed",
         "must start with b'GATE'",
     ),

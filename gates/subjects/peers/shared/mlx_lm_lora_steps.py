@@ -178,3 +178,7 @@ class _Given:
     def reward(self, *, completions: list[str], **_: Any) -> list[float]:
         """Return the rewards of rows, whose texts are their numbers."""
         return [float(self.rewards[int(text)]) for text in completions]
+
+
+OPS = {"training_step": training_step, "resolve_config": resolve_config}
+CONVENTIONS = {name: {"trainer": TRAINERS} for name in OPS}

@@ -241,3 +241,7 @@ def _give(trainer: Any, rows: _Rows) -> None:
     trainer._tokenize_prompts = lambda names: (list(names), None, {})
     trainer._generate_single_turn = lambda names, *_: rows.rollout(names)["completion_ids"]
     trainer._generate = generate
+
+
+OPS = {"training_step": training_step, "resolve_config": resolve_config}
+CONVENTIONS = {name: {"trainer": tuple(KINDS)} for name in OPS}
