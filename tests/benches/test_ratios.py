@@ -46,17 +46,33 @@ def adapter(stem: str) -> ast.Module:
     return ast.parse((PEERS / f"{stem}.py").read_text())
 
 
-def table(module: ast.Module, name: str) -> set[str]:
-    """Return the keys of a dict literal or comprehension."""
-    for node in module.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-            if isinstance(node.value, ast.Dict):
-                return {str(ast.literal_eval(key)) for key in node.value.keys if key is not None}
-            assert isinstance(node.value, ast.DictComp)
-            functions = node.value.generators[0].iter
-            assert isinstance(functions, ast.Tuple)
-            return {element.id for element in functions.elts if isinstance(element, ast.Name)}
+def keys(module: ast.Module, value: ast.expr | None) -> set[str]:
+    """Return the keys of a dict literal, of a comprehension over functions, or of such literals in a union."""
+    if isinstance(value, ast.BinOp):
+        return keys(module, value.left) | keys(module, value.right)
+    if isinstance(value, ast.Dict):
+        return {str(ast.literal_eval(key)) for key in value.keys if key is not None}
+    if isinstance(value, ast.DictComp):
+        functions = value.generators[0].iter
+        if isinstance(functions, ast.Name):
+            functions = assigned(module, functions.id)
+        assert isinstance(functions, ast.Tuple)
+        return {element.id for element in functions.elts if isinstance(element, ast.Name)}
     return set()
+
+
+def assigned(module: ast.Module, name: str) -> ast.expr | None:
+    """Return the expression that the module assigns to `name`; None if it does not."""
+    for node in module.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return node.value  # type: ignore[attr-defined, no-any-return]
+    return None
+
+
+def table(module: ast.Module, name: str) -> set[str]:
+    """Return the keys of the table `name` that are written in this module."""
+    return keys(module, assigned(module, name))
 
 
 def judged() -> dict[str, Path]:

@@ -27,7 +27,7 @@ of_definition(
     f"{PATCHES}:old_of_each_update",
     mistake="old log-probs are those of the policy in every update, so that each ratio is 1",
     arises="per_token_logps.detach() as the old log-probs where a rollout gets several updates",
-    source="huggingface/trl#2769: old log-probs should come from the old policy, the ratio is always 1",
+    source="huggingface/trl#2769: ratio is always 1 without the old policy",
     theme="ratio and rollout",
     symptom="The clip never acts and its fraction is 0.",
 )
