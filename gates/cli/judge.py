@@ -12,12 +12,18 @@ from gates.config.format_names import FailOn
 EXAMPLES = """Examples:
 
 gates judge step.safetensors · gates judge step.safetensors --json · gates judge step.safetensors --fail-on imprecise
+gates judge runs/tiny          every step of a run with `output.trace = true`: the worst verdict on each quantity
 
 docs/recorded-steps.md has the format, and the lines that write it from TRL, verl and plain PyTorch."""
 
 
 def judge(
-    step: Annotated[Path, typer.Argument(metavar="STEP", help="A recorded step: a safetensors file.")],
+    step: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STEP", help="A recorded step, a safetensors file; or a folder of them, a trace of a run."
+        ),
+    ],
     fail_on: Annotated[
         FailOn,
         typer.Option(
@@ -37,6 +43,7 @@ def judge(
 
     from gates.model import STRICT
     from gates.recorded.judge import judged
+    from gates.recorded.trace import judged_folder
     from gates.report import recorded
     from gates.report.progress import Elapsed, console
     from gates.report.wrap import columns
@@ -45,12 +52,16 @@ def judge(
     start = time.monotonic()
     with Elapsed(console(stderr=True), wanted=not as_json) as elapsed:
         elapsed.start(one_line(step.name))
-        file, findings = judged(step, lambda quantity: elapsed.now(one_line(f"{step.name}: {quantity}")))
+        if step.is_dir():
+            name, findings = step.name, judged_folder(step, lambda what: elapsed.now(one_line(what)))
+        else:
+            file, findings = judged(step, lambda quantity: elapsed.now(one_line(f"{step.name}: {quantity}")))
+            name = file.name
     code = recorded.exit_code(findings, STRICT if strict else fail_on)
     if as_json:
-        typer.echo(json.dumps(recorded.record(file.name, str(step), findings, code), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(recorded.record(name, str(step), findings, code), indent=2, ensure_ascii=False))
     else:
         shown = console()
-        for line in recorded.lines(file.name, findings, code, columns(), time.monotonic() - start):
+        for line in recorded.lines(name, findings, code, columns(), time.monotonic() - start):
             shown.print(line)
     raise typer.Exit(code)

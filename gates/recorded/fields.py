@@ -18,7 +18,8 @@ from gates_reference.oracle.ratio import CORRECTIONS
 
 VERSION = "1"
 KEY = "recorded_step"  # metadata key of the format version
-IGNORED = ("format",)  # metadata keys that libraries of safetensors write
+TRACE = "trace"  # key and prefix of what a trace adds to a recorded step (gates.replay)
+IGNORED = ("format", TRACE)  # metadata keys: the first is what libraries of safetensors write
 
 FLOATS = ("F32", "F64")
 INTEGERS = ("I64", "I32", "I16", "I8", "U8")

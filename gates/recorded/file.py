@@ -19,7 +19,7 @@ from gates.errors import unreadable
 from gates.model import Array, ConfigurationError
 from gates.nearest import hint
 from gates.recorded import settings as setting
-from gates.recorded.fields import FLOATS, LIKE_POLICY, METRIC, ROWS, SCALARS, SLOTS, TENSORS, Tensor
+from gates.recorded.fields import FLOATS, LIKE_POLICY, METRIC, ROWS, SCALARS, SLOTS, TENSORS, TRACE, Tensor
 
 WIDEST = 1 << 18  # slots of a row, since a row is read at once
 MOST_ROWS = 1 << 22  # rows, since arrays of shape (B,) are read at once
@@ -88,7 +88,8 @@ def open_step(path: Path) -> StepFile:
             raise ConfigurationError(f"cannot read {path}: is no regular file; write a pipe to a file first")
         with safe_open(path, framework="np") as file:
             metadata = dict(file.metadata() or {})
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+            names = [name for name in file.keys() if not name.startswith(f"{TRACE}.")]  # noqa: SIM118  not a mapping
+            slices = {name: file.get_slice(name) for name in names}
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
             dtypes = {name: str(part.get_dtype()) for name, part in slices.items()}
     except OSError as error:

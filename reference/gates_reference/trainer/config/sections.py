@@ -229,6 +229,9 @@ class Output(Section):
     completions_rows: Number = 4
     console: bool = True
     """Progress on stderr, of a warm-up too: a bar on a terminal; elsewhere a plain line at most every ten seconds."""
+    trace: bool = False
+    """Write what every step used and computed to the folder `trace`, for `gates replay` (docs/training.md): about the size of three
+    checkpoints for each optimizer step."""
     tensorboard: bool = False
     wandb: bool = False
     wandb_project: str = "gates"

@@ -42,7 +42,7 @@ class PairSource(Source):
             Sample(prompt.text, text, int(lengths[row]), prompt.answer, row // 2, prompt.row)
             for row, (prompt, text) in enumerate(zip([p for p in prompts for _ in range(2)], texts, strict=True))
         ]
-        return Generation(
+        made = Generation(
             prompts=prompts,
             samples=samples,
             rewards=protocol.Rewards(np.tile([[1.0], [0.0]], (len(prompts), 1)), np.ones(1), 2, lengths),
@@ -54,6 +54,8 @@ class PairSource(Source):
             behaviour=unknown,
             taken=len(prompts),
         )
+        self.observer.rolled_out(chosen, None, made)
+        return made
 
     def _text(self, prompt: Prompt, column: str) -> str:
         text = prompt.row.get(column)

@@ -14,6 +14,7 @@ from gates_reference.trainer.algorithms import protocol
 from gates_reference.trainer.config import sections
 from gates_reference.trainer.data import prompts
 from gates_reference.trainer.data.prompts import Prompt
+from gates_reference.trainer.engine.observer import Observer
 from gates_reference.trainer.rewards.samples import Sample
 from gates_reference.trainer.rollout import table
 
@@ -133,16 +134,16 @@ class Source:
     score: Scorer
     paths: set[str] = field(default_factory=set)
     """The rollout paths that have been used."""
+    observer: Observer = field(default_factory=Observer)
 
     def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
         """Roll out the chosen prompts (positions in `prompts`) once and score the completions."""
-        result = rollouts.run(
-            model, request(self.prompts, chosen, self.rollout, self.eos_ids, round_), self.rollout.path
-        )
+        asked = request(self.prompts, chosen, self.rollout, self.eos_ids, round_)
+        result = rollouts.run(model, asked, self.rollout.path)
         self.paths.add(result.path)
         size = self.rollout.samples_per_prompt
         samples = samples_of(self.tokenizer, self.prompts, chosen, result, size)
-        return Generation(
+        made = Generation(
             prompts=[self.prompts[position] for position in chosen],
             samples=samples,
             rewards=self.score(samples, size),
@@ -154,6 +155,8 @@ class Source:
             behaviour=result.behaviour,
             taken=len(chosen),
         )
+        self.observer.rolled_out(chosen, asked, made)
+        return made
 
 
 def kept(generation: Generation, groups: NDArray[np.bool_]) -> Generation:

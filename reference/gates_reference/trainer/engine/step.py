@@ -25,6 +25,7 @@ from gates_reference.trainer.algorithms import entropy, protocol, ratio
 from gates_reference.trainer.config.read import Config
 from gates_reference.trainer.engine import guard, micro_batches, rollout
 from gates_reference.trainer.engine.micro_batches import Inputs, Step
+from gates_reference.trainer.engine.observer import Observer
 from gates_reference.trainer.engine.rollout import Generation
 
 
@@ -81,6 +82,7 @@ class Engine:
     folder: Path
     clock: "Clock"
     temperature: float
+    observer: Observer = field(default_factory=Observer)
     head_calls: int = 0
 
     def generate(self, upcoming: Sequence[int], round_: int) -> Generation:
@@ -107,6 +109,7 @@ class Engine:
         with self.clock("scoring"):
             self._score_constants(generation, steps)
             learned = Learned(self._advantages(generation, steps), lengths=generation.lengths)
+        self.observer.learns(self.model, number, generation, steps, learned.advantages)
         self.optimizer.learning_rate = learning_rate
         with self.clock("updates"), self._checkpointed():
             for _ in range(loop.iterations):
@@ -150,12 +153,12 @@ class Engine:
 
     def _update(self, generation: Generation, step: Step, number: int, learned: Learned) -> Update:
         """Make an optimizer step: add up the gradients of its micro-batches, clip the sum, and apply it if it is finite."""
-        update = len(learned.updates)
-        step = replace(step, totals=self._with_threshold(step, number, update))
+        earlier = len(learned.updates)
+        step = replace(step, totals=self._with_threshold(step, number, earlier))
         gradient: Any = None
         losses = np.zeros(4)
         for inputs in step.micro_batches:
-            with self._dropout(number, update, inputs):
+            with self._dropout(number, earlier, inputs):
                 share, values = self._gradient(inputs, step.totals, learned)
             gradient = share if gradient is None else tree_map(mx.add, gradient, share)
             mx.eval(gradient)
@@ -168,15 +171,19 @@ class Engine:
             self.optimizer.update(self.model, clipped(gradient, norm, self.config.optimizer.max_gradient_norm))
             mx.eval(self.model.trainable_parameters(), self.optimizer.state)
         loss, policy, kl, bonus = losses.tolist()
-        return Update(loss, policy, kl, bonus, norm, skipped)
+        update = Update(loss, policy, kl, bonus, norm, skipped)
+        self.observer.updated(self.model, update, gradient)
+        return update
 
     def _gradient(
         self, inputs: Inputs, totals: protocol.StepTotals, learned: Learned
     ) -> tuple[Any, NDArray[np.float64]]:
         """Return a micro-batch's share of the gradient, and of the loss with its policy, KL and entropy summands."""
         seen: dict[str, mx.array] = {}
+        batch: protocol.MicroBatch
 
         def loss() -> mx.array:
+            nonlocal batch
             batch = self._scored(inputs)
             result = self.algorithm.loss(batch, totals)
             summands = {"value": result.value, "summand": result.policy, "kl": result.kl, "bonus": result.entropy}
@@ -186,6 +193,7 @@ class Engine:
 
         _, gradient = loss_and_grad(self.model, loss)
         mx.eval(gradient, seen)
+        self.observer.scored(inputs, replace(batch, policy=seen["policy"], entropy=seen.get("entropy")), totals)
         old = seen["policy"] if inputs.old is None else inputs.old
         learned.record(
             inputs.rows, policy=seen["policy"], old=old, reference=inputs.reference, entropy=seen.get("entropy")

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import mlx.core as mx
 
-from gates_reference.trainer import audit, export, lora, storage
+from gates_reference.trainer import audit, export, lora, storage, trace
 from gates_reference.trainer import model as models
 from gates_reference.trainer.algorithms import protocol
 from gates_reference.trainer.checkpoint import folders, jsonl, layout, state
@@ -53,6 +53,10 @@ class Run:
         self.model, self.tokenizer, self.path = loaded.model, loaded.tokenizer, loaded.path
         prepare.attach(self.model, config)
         self.source, self.validation, self.names = prepare.sources(config, self.tokenizer, inputs)
+        self.trace, self.evaluation = trace.observers(self.folder, config, algorithm)
+        self.source = replace(self.source, observer=self.trace)
+        if self.validation is not None:
+            self.validation = replace(self.validation, observer=self.evaluation)
         self.optimizer = optimizer.make(config.optimizer)
         self.clock = Clock()
         self.engine = Engine(
@@ -64,6 +68,7 @@ class Run:
             self.folder,
             self.clock,
             temperature=config.scoring_temperature(),
+            observer=self.trace,
         )
         self.data_digest = inputs.digest()
         data = {"rows": len(inputs.rows), "digest": self.data_digest}
@@ -89,6 +94,7 @@ class Run:
             )
         for name in FILES:
             jsonl.cut(self.folder / f"{name}.jsonl", saved.get("lengths", {}).get(name, 0))
+        trace.cut(self.folder, position.step)
         before = audit.Ran.of(saved.get("ran", {}))
         if path is not None and position.step < self.config.loop.steps:
             before = replace(before, resumed_at_steps=(*before.resumed_at_steps, position.step))
@@ -122,6 +128,7 @@ class Run:
         mx.reset_peak_memory()
         generation = self.engine.generate(self._upcoming(), self.position.round)
         learned = self.engine.learn(generation, number, rate)
+        self.trace.ended(number, rate)
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
@@ -153,6 +160,7 @@ class Run:
         if self.validation is None or not _due(number, self.config.loop.evaluate_every_steps):
             return
         measures = evaluate.measured(self.config, self.model, self.validation, self.names, number)
+        self.evaluation.evaluated(number)
         self.files["evaluations"].write({"step": number, **measures})
         for callback in callbacks:
             callback.evaluation(number, measures)
