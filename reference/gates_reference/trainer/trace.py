@@ -32,6 +32,7 @@ from gates_reference.trainer.rollout.table import Request
 Arrays = dict[str, NDArray[Any]]
 
 FOLDER: Final = "trace"
+RUN: Final = "run.json"
 OWN: Final = "trace."
 """Prefix of the tensors that a recorded step does not have, and key of their facts in the metadata."""
 _FILE: Final = re.compile(r"(?:step|evaluation)-([0-9]{8,19})(?:-update-[0-9]+)?\.safetensors")
@@ -42,6 +43,20 @@ def observers(folder: Path, config: Config, algorithm: protocol.Algorithm) -> tu
     if not config.output.trace:
         return Observer(), Observer()
     return Trace(folder / FOLDER, config, algorithm), Evaluation(folder / FOLDER)
+
+
+def describe(folder: Path, config: Config, train: rollout.Source, validation: rollout.Source | None) -> None:
+    """Write `run.json`: the configuration, the prompts of both parts by their index in the data, and the end tokens."""
+    if not config.output.trace:
+        return
+    parts = {"train": train, "validation": validation}
+    content = {
+        "version": recorded.VERSION,
+        "config": config.model_dump(mode="json"),
+        "eos_ids": list(train.eos_ids),
+        "prompts": {name: [p.index for p in part.prompts] for name, part in parts.items() if part is not None},
+    }
+    storage.write(folder / FOLDER / RUN, storage.encoded(content, indent=2) + b"\n")
 
 
 def cut(folder: Path, step: int) -> None:

@@ -1,0 +1,125 @@
+"""Rewards from the texts that were rewarded, each function written once more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from gates.model import Array, UnsupportedError
+from gates.replay.measure import Measures
+from gates.replay.trace import Rollout, Step, Trace
+
+TEXT = "completions whose text is not that of their tokens"
+RAW = "error of a reward"
+TOTAL = "error of a total"
+QUANTITIES = (TEXT, RAW, TOTAL)
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+
+
+def replay(trace: Trace, tokenizer: Tokenizer) -> Measures:
+    """Recompute rewards and totals of all rollouts, evaluations included."""
+    found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
+    functions = trace.config["rewards"]["functions"]
+    steps = [(f"step {step.number}", rollout) for step in trace.steps for rollout in step.rollouts]
+    steps += [(f"evaluation after step {e.number}", rollout) for e in trace.evaluations for rollout in e.rollouts]
+    for where, rollout in steps:
+        if rollout.asked is None:
+            continue
+        for row in range(len(rollout.lengths)):
+            ids = rollout.completion(row)[: int(rollout.lengths[row]) - bool(rollout.ended[row])]
+            text = tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+            found.count(TEXT, int(text != rollout.texts["completions"][row]), f"{where}, row {row + 1}: {text!r}")
+        wanted = [_column(function, rollout) for function in functions]
+        if rollout.rewards.shape[1] != len(wanted):
+            found.add(RAW, float("inf"), f"{where}: {rollout.rewards.shape[1]} functions, must be {len(wanted)}")
+            continue
+        for number, (function, column) in enumerate(zip(functions, wanted, strict=True)):
+            found.distance(RAW, rollout.rewards[:, number], column, f"{where}, {function['name']}")
+        weights = np.array([function["weight"] for function in functions])
+        found.distance(TOTAL, rollout.weights, weights, f"{where}, weights")
+    for step in trace.steps:
+        if step.arrays:
+            found.distance(TOTAL, step.arrays["totals"], _learned_totals(step), f"step {step.number}")
+    return found
+
+
+def _learned_totals(step: Step) -> Array:
+    """Return the totals of the rows that a step learned from, found among its rollouts by prompt and tokens."""
+    rows: dict[tuple[int, bytes], list[float]] = {}
+    for rollout in step.rollouts:
+        for row, total in enumerate(rollout.totals.tolist()):
+            key = (int(rollout.prompts[row // rollout.group_size]), rollout.completion(row).tobytes())
+            rows.setdefault(key, []).append(total)
+    size = len(step.arrays["lengths"]) // len(step.arrays["prompts"])
+    totals = []
+    for row, tokens in enumerate(step.arrays["tokens"]):
+        key = (int(step.arrays["prompts"][row // size]), tokens[tokens >= 0].tobytes())
+        totals.append(rows[key][0] if key in rows else np.nan)
+    return np.array(totals)
+
+
+def _column(function: Mapping[str, Any], rollout: Rollout) -> Array:
+    name = function["name"]
+    if name not in FUNCTIONS:
+        raise UnsupportedError(f"the reward {name!r} cannot be replayed, known are {', '.join(FUNCTIONS)}")
+    return np.array(FUNCTIONS[name](function, rollout), np.float64)
+
+
+def _accuracy(_: Mapping[str, Any], rollout: Rollout) -> list[float]:
+    """1 where the last number of the text is the expected one."""
+    answers = np.repeat(np.array(rollout.texts["answers"], object), rollout.group_size)
+    scores = []
+    for text, answer in zip(rollout.texts["completions"], answers, strict=True):
+        numbers = NUMBER.findall(text)
+        last = Fraction(numbers[-1].replace(",", "")) if numbers else None
+        scores.append(float(last == Fraction(str(answer))))
+    return scores
+
+
+def _regex(function: Mapping[str, Any], rollout: Rollout) -> list[float]:
+    return [float(re.search(function["pattern"], text) is not None) for text in rollout.texts["completions"]]
+
+
+def _format(function: Mapping[str, Any], rollout: Rollout) -> list[float]:
+    marks = [mark for tag in function["tags"] for mark in (f"<{tag}>", f"</{tag}>")]
+    scores = []
+    for text in rollout.texts["completions"]:
+        places = [text.find(mark) for mark in marks]
+        scores.append(float(all(text.count(mark) == 1 for mark in marks) and places == sorted(places)))
+    return scores
+
+
+def _length(function: Mapping[str, Any], rollout: Rollout) -> list[float]:
+    limit, margin = function["max_tokens"], function["margin_tokens"]
+    return [min(0.0, max((limit - margin - int(n)) / margin, -1.0)) for n in rollout.lengths]
+
+
+def _diversity(function: Mapping[str, Any], rollout: Rollout) -> list[float]:
+    """1 less the mean Jaccard overlap of a text's n-grams with those of the others of its group."""
+    size, words = rollout.group_size, function["words"]
+    grams = [_grams(text.split(), words) for text in rollout.texts["completions"]]
+    scores = []
+    for row, own in enumerate(grams):
+        start = row - row % size
+        others = [grams[other] for other in range(start, start + size) if other != row]
+        overlaps = [len(own & other) / len(own | other) if own | other else 1.0 for other in others]
+        scores.append(1.0 - sum(overlaps) / len(overlaps) if overlaps else 1.0)
+    return scores
+
+
+def _grams(parts: Sequence[str], words: int) -> set[tuple[str, ...]]:
+    return set(zip(*(parts[offset:] for offset in range(words)), strict=False))
+
+
+FUNCTIONS: Mapping[str, Callable[[Mapping[str, Any], Rollout], list[float]]] = {
+    "accuracy": _accuracy,
+    "regex": _regex,
+    "format": _format,
+    "length": _length,
+    "diversity": _diversity,
+}
