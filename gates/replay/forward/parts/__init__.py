@@ -1,0 +1,1 @@
+"""What several families are made of."""
