@@ -9,6 +9,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.replay.measure import Measures
+from gates.replay.run import Run
 from gates.replay.trace import Rollout, Step, Trace
 from gates_reference.oracle import advantages as oracle
 from gates_reference.oracle.dynamic_sampling import keep_groups, overlong_penalty
@@ -20,9 +21,10 @@ QUANTITIES = (KEPT, ROUNDS, ADVANTAGE)
 PAIRS = ("dpo", "online_dpo")
 
 
-def replay(trace: Trace, settings: Mapping[str, Any]) -> Measures:
-    """Recompute groups and advantages; `settings` are those of the algorithm, with defaults."""
+def replay(run: Run) -> Measures:
+    """Recompute groups and advantages."""
     found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
+    trace, settings = run.trace, run.trace.settings
     for step in trace.steps:
         where = f"step {step.number}"
         rows, needed = _kept(trace, step, settings)
@@ -69,16 +71,14 @@ def _span(place: int, size: int) -> range:
 def _rows(step: Step) -> list[tuple[int, tuple[int, ...]]]:
     if not step.arrays:
         return []
-    size = len(step.arrays["lengths"]) // len(step.arrays["prompts"])
-    prompts = np.repeat(step.arrays["prompts"], size)
-    tokens = step.arrays["tokens"]
+    prompts, tokens = np.repeat(step.arrays["prompts"], step.group_size), step.arrays["tokens"]
     return [(int(prompts[row]), tuple(tokens[row][tokens[row] >= 0].tolist())) for row in range(len(tokens))]
 
 
 def _keeps(trace: Trace, rollout: Rollout, settings: Mapping[str, Any]) -> Array:
     """Return which groups (P,) the algorithm keeps."""
     if trace.config["algorithm"]["name"] in PAIRS:
-        return ~np.isnan(rollout.totals.reshape(-1, 2)).any(1)
+        return np.asarray(~np.isnan(rollout.totals.reshape(-1, 2)).any(1))
     rule = settings.get("dynamic_sampling")
     if rule in (None, "off"):
         return np.ones(len(rollout.prompts), np.bool_)
@@ -91,14 +91,14 @@ def _advantages(trace: Trace, step: Step, rewards: Array, settings: Mapping[str,
     """Return the advantages (R,) of rewards (R, F) by the definition of the algorithm."""
     name = trace.config["algorithm"]["name"]
     totals = step.arrays["totals"]
-    size = len(totals) // len(step.arrays["prompts"])
+    size = step.group_size
     if name in PAIRS:
         first, second = totals.reshape(-1, 2).T
         signs = np.where(second > first, -1.0, 1.0)
-        return np.stack([signs, -signs], axis=1).reshape(-1)
+        return np.asarray(np.stack([signs, -signs], axis=1).reshape(-1))
     if name == "best_of_n":
         best = np.array([int(np.nanargmax(group)) for group in totals.reshape(-1, size)])
-        return (np.arange(size) == best[:, None]).astype(np.float64).reshape(-1)
+        return np.asarray((np.arange(size) == best[:, None]).reshape(-1), np.float64)
     if settings["advantage"] == "normalise-then-sum":
         return oracle.normalise_then_sum(
             rewards,
@@ -130,5 +130,5 @@ def _penalties(step: Step, settings: Mapping[str, Any]) -> Array:
         penalty += settings["beta"] * np.where(mask, k1, 0.0).sum(1)
     if settings.get("overlong_limit"):
         limits = {"limit": settings["overlong_limit"], "buffer": settings["overlong_buffer"]}
-        penalty -= settings["overlong_weight"] * overlong_penalty(lengths, **limits)
+        penalty -= settings["overlong_weight"] * overlong_penalty(step.lengths, **limits)
     return penalty

@@ -134,14 +134,14 @@ def _chosen(settings: Mapping[str, Any], arrays: Mapping[str, Array], mask: Arra
     if settings["entropy_share"] >= 1 or not mask.any():
         return mask
     least = np.quantile(arrays["entropy"][mask], 1.0 - settings["entropy_share"])
-    return mask & (arrays["entropy"] >= least)
+    return np.asarray(mask & (arrays["entropy"] >= least))
 
 
 def _of_pairs(settings: Mapping[str, Any], update: Update) -> Coefficients:
     arrays = {key: values.astype(np.float64) for key, values in update.arrays.items()}
     signs = arrays["advantages"].reshape(-1, 2)
-    order = np.arange(len(arrays["policy"])).reshape(-1, 2)
-    order = np.where(signs[:, :1] < 0, order[:, ::-1], order).reshape(-1)  # the chosen row first
+    rows = np.arange(len(arrays["policy"])).reshape(-1, 2)
+    order: Array = np.where(signs[:, :1] < 0, rows[:, ::-1], rows).reshape(-1)  # the chosen row first
     reference = None if settings["reference_free"] else arrays["reference"][order]
     kind = settings["loss"]
     want = preference_loss(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from gates.model import Array
 from gates.replay.coefficients import Coefficients, Counts, of_update
-from gates.replay.log_probs import prompts, trained
 from gates.replay.measure import Measures
-from gates.replay.scored import Scorer
-from gates.replay.trace import Step, Trace, Update
+from gates.replay.run import Run
+from gates.replay.trace import Step, Update
 
 LOSS = "error of a loss, in the sum of its terms"
 GRADIENT = "error of a gradient along a direction, in its norm"
@@ -24,82 +22,63 @@ STEP = (
 )
 
 
-def replay(
-    trace: Trace, scorer: Scorer, temperature: float, settings: Mapping[str, Any], rng: np.random.Generator
-) -> Measures:
+def replay(run: Run, rng: np.random.Generator) -> Measures:
     """Recompute the loss and the gradient of each update."""
     found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
-    for step in trace.steps:
+    for step in run.trace.steps:
         if step.arrays:
-            _split(trace, step, found)
+            _split(run, step, found)
+        lengths = run.trained(step) if step.arrays else np.zeros(0)
         for update in step.updates:
-            counts = _counts(trace, step, update, settings)
-            want = of_update(trace.config["algorithm"]["name"], settings, update, counts)
-            found.distance(
-                LOSS, np.array(update.facts["loss"]), np.array(want.loss), update.name, scale=max(want.scale, 1e-30)
-            )
-            if not trace.config["adapter"]["dropout"]:  # whose masks are drawn: trainer.lora-dropout judges them
-                _gradient(trace, step, update, want, scorer, temperature, settings, rng, found)
+            window = float(lengths.sum()) * len(update.rows) / len(lengths)
+            counts = Counts(window, step.group_size, run.trace.config["rollout"]["max_tokens"])
+            want = of_update(run.trace.settings["name"], run.trace.settings, update, counts)
+            got, scale = update.facts["loss"], max(want.scale, 1e-30)
+            found.distance(LOSS, np.array(got), np.array(want.loss), update.name, scale=scale)
+            if not run.dropout:  # whose masks are drawn: trainer.lora-dropout.matches-definition judges them
+                _gradient(run, step, update, want, lengths[update.rows], rng, found)
     return found
 
 
-def _split(trace: Trace, step: Step, found: Measures) -> None:
+def _split(run: Run, step: Step, found: Measures) -> None:
     """Compare the rows of updates with whole prompts in order, once in each pass, and micro-batches with their size."""
-    loop = trace.config["loop"]
-    count = len(step.arrays["prompts"])
-    size = len(step.arrays["lengths"]) // count
+    loop = run.trace.config["loop"]
+    count, size = len(step.arrays["prompts"]), step.group_size
     parts = np.array_split(np.arange(count), min(loop["minibatches"], count))
     rows = [np.arange(part[0] * size, (part[-1] + 1) * size) for part in parts] * loop["iterations"]
-    found.count(
-        SPLIT, abs(len(rows) - len(step.updates)), f"step {step.number}: {len(step.updates)} updates, not {len(rows)}"
-    )
-    for update, want in zip(step.updates, rows, strict=False):
-        found.count(
-            SPLIT, int(not np.array_equal(update.rows, want)), f"{update.name}: rows {update.rows.tolist()[:8]}"
-        )
+    updates = step.updates
+    found.count(SPLIT, abs(len(rows) - len(updates)), f"step {step.number}: {len(updates)} updates, not {len(rows)}")
+    for update, want in zip(updates, rows, strict=False):
+        wrong = not np.array_equal(update.rows, want)
+        found.count(SPLIT, int(wrong), f"{update.name}: rows {update.rows.tolist()[:8]}")
         most = loop["micro_batch_rows"] or len(want)
         most += most % 2 if size == 2 else 0
         sizes = [min(most, len(want) - start) for start in range(0, len(want), most)]
-        found.count(
-            SPLIT,
-            int(update.facts["micro_batches"] != sizes),
-            f"{update.name}: micro-batches {update.facts['micro_batches']}",
-        )
-
-
-def _counts(trace: Trace, step: Step, update: Update, settings: Mapping[str, Any]) -> Counts:
-    lengths = trained(trace, step, settings)
-    share = len(update.rows) / len(lengths)
-    size = len(lengths) // len(step.arrays["prompts"])
-    return Counts(float(lengths.sum()) * share, size, trace.config["rollout"]["max_tokens"])
+        made = update.facts["micro_batches"]
+        found.count(SPLIT, int(made != sizes), f"{update.name}: micro-batches of {made} rows, not {sizes}")
 
 
 def _gradient(
-    trace: Trace,
+    run: Run,
     step: Step,
     update: Update,
     want: Coefficients,
-    scorer: Scorer,
-    temperature: float,
-    settings: Mapping[str, Any],
+    lengths: Array,
     rng: np.random.Generator,
     found: Measures,
 ) -> None:
     """Compare the gradient along random directions with the difference quotient of what the coefficients weigh."""
-    lengths = trained(trace, step, settings)[update.rows]
-    all_ids = prompts(step)
-    ids = [all_ids[row] for row in update.rows]
-    tokens = step.arrays["tokens"][update.rows, : want.of_policy.shape[1]]
     if set(update.gradient) != set(update.before):
         found.add(GRADIENT, float("inf"), f"{update.name}: of {len(update.gradient)} arrays, not {len(update.before)}")
         return
     norm = float(np.sqrt(sum((values.astype(np.float64) ** 2).sum() for values in update.gradient.values())))
+    width = want.of_policy.shape[1]
     for number in range(DIRECTIONS):
-        direction = {name: rng.standard_normal(values.shape) for name, values in update.before.items()}
-        sides = [_moved(update.before, direction, sign * STEP) for sign in (1, -1)]
-        scored = [
-            scorer.scores(scorer.model(side, norms=update.before), ids, tokens, lengths, temperature) for side in sides
-        ]
+        direction: dict[str, Array] = {
+            name: np.asarray(rng.standard_normal(values.shape)) for name, values in update.before.items()
+        }
+        models = [run.model(_moved(update.before, direction, by), update.before) for by in (STEP, -STEP)]
+        scored = [run.scores(model, step, update.rows, lengths, width) for model in models]
         slopes = [(above - below) / (2 * STEP) for above, below in zip(*scored, strict=True)]
         expected = float((want.of_policy * slopes[0]).sum() + (want.of_entropy * slopes[1]).sum())
         got = sum(float((update.gradient[name] * values).sum()) for name, values in direction.items())

@@ -10,7 +10,8 @@ import numpy as np
 
 from gates.model import Array
 from gates.replay.measure import Measures
-from gates.replay.trace import Trace, Update
+from gates.replay.run import Run
+from gates.replay.trace import Update
 
 RATE = "error of a learning rate"
 NORM = "error of a gradient's norm"
@@ -23,10 +24,10 @@ ROUNDINGS = 64  # of float32 in a step of Adam and in its moments
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of Muon
 
 
-def replay(trace: Trace) -> Measures:
+def replay(run: Run) -> Measures:
     """Recompute the optimizer of a run."""
     found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
-    settings = trace.config["optimizer"]
+    trace, settings = run.trace, run.trace.config["optimizer"]
     optimizer = OPTIMIZERS[settings["name"]](settings)
     last: Mapping[str, Array] = trace.first
     found.count(BEGIN, sum(bool(values.any()) for name, values in last.items() if name.endswith("lora_b")), "step 1")
@@ -68,23 +69,30 @@ def _stepped(update: Update, optimizer: Any, rate: float, settings: Mapping[str,
     optimizer.begin()
     for name, before in update.before.items():
         want = optimizer.step(name, before.astype(np.float64), gradient[name] * factor, rate)
-        room = U * (np.abs(before) + np.abs(want)) + ROUNDINGS * U * np.abs(want - before) + optimizer.room * rate
+        room = U * (np.abs(before) + np.abs(want)) + optimizer.room * rate * optimizer.size(gradient[name] * factor)
         found.distance(STEPPED, update.after[name], want, f"{update.name}, {name}", scale=room)
 
 
 class Adam:
     """Adam with bias correction (Kingma and Ba 2015, algorithm 1); AdamW shrinks the weights first."""
 
-    room = 1e-12
-
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
         self.count = 0
         self.moments: dict[str, tuple[Array, Array]] = {}
 
+    @property
+    def room(self) -> float:
+        """Roundings of a step at rate 1, and those of 1 − β₂ᵗ, a small difference whose power errs by some units in float32."""
+        return float(U * (ROUNDINGS + 8 / (1 - self.settings["betas"][1] ** self.count)))
+
     def begin(self) -> None:
         """Count a step."""
         self.count += 1
+
+    def size(self, _: Array) -> float:
+        """Return the size of a step at rate 1, which does not depend on the gradient's."""
+        return 1.0
 
     def step(self, name: str, weights: Array, gradient: Array, rate: float) -> Array:
         """Return the weights after a step."""
@@ -101,7 +109,7 @@ class Adam:
 class Sgd:
     """Gradient descent with momentum; the decay is added to the gradient."""
 
-    room = 1e-12
+    room = ROUNDINGS * U
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.settings = settings
@@ -110,11 +118,15 @@ class Sgd:
     def begin(self) -> None:
         """Begin a step."""
 
+    def size(self, gradient: Array) -> float:
+        """Return the size of a step at rate 1."""
+        return float(np.abs(gradient).max(initial=0.0))
+
     def direction(self, name: str, weights: Array, gradient: Array) -> Array:
         """Return what is subtracted, before the learning rate."""
         gradient = gradient + self.settings["weight_decay"] * weights
         if not self.settings["momentum"]:
-            return gradient
+            return np.asarray(gradient)
         self.velocity[name] = self.settings["momentum"] * self.velocity.get(name, np.zeros_like(gradient)) + gradient
         return self.velocity[name]
 
@@ -128,6 +140,10 @@ class Muon(Sgd):
 
     room = 2e-4  # Newton-Schulz multiplies an error of float32 by up to 3.4445**5
 
+    def size(self, _: Array) -> float:
+        """Return the size of a step at rate 1, which does not depend on the gradient's."""
+        return 1.0
+
     def direction(self, name: str, weights: Array, gradient: Array) -> Array:
         """Return what is subtracted, before the learning rate."""
         share = self.settings["momentum"]
@@ -135,7 +151,7 @@ class Muon(Sgd):
         self.velocity[name] = share * self.velocity.get(name, np.zeros_like(gradient)) + (1 - share) * gradient
         moved = (1 - share) * gradient + share * self.velocity[name]
         if moved.ndim < 2:
-            return moved
+            return np.asarray(moved)
         flat = moved.reshape(len(moved), -1)
         made = orthogonal(flat) * math.sqrt(max(1.0, flat.shape[0] / flat.shape[1]))
         return np.asarray(made.reshape(moved.shape))

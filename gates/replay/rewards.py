@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from gates.model import Array, UnsupportedError
 from gates.replay.measure import Measures
-from gates.replay.trace import Rollout, Step, Trace
+from gates.replay.run import Run
+from gates.replay.trace import Rollout, Step
 
 TEXT = "completions whose text is not that of their tokens"
 RAW = "error of a reward"
@@ -21,9 +21,10 @@ QUANTITIES = (TEXT, RAW, TOTAL)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
-def replay(trace: Trace, tokenizer: Tokenizer) -> Measures:
+def replay(run: Run) -> Measures:
     """Recompute rewards and totals of all rollouts, evaluations included."""
     found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
+    trace = run.trace
     functions = trace.config["rewards"]["functions"]
     steps = [(f"step {step.number}", rollout) for step in trace.steps for rollout in step.rollouts]
     steps += [(f"evaluation after step {e.number}", rollout) for e in trace.evaluations for rollout in e.rollouts]
@@ -32,7 +33,7 @@ def replay(trace: Trace, tokenizer: Tokenizer) -> Measures:
             continue
         for row in range(len(rollout.lengths)):
             ids = rollout.completion(row)[: int(rollout.lengths[row]) - bool(rollout.ended[row])]
-            text = tokenizer.decode(ids.tolist(), skip_special_tokens=False)
+            text = run.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
             found.count(TEXT, int(text != rollout.texts["completions"][row]), f"{where}, row {row + 1}: {text!r}")
         wanted = [_column(function, rollout) for function in functions]
         if rollout.rewards.shape[1] != len(wanted):
@@ -50,17 +51,8 @@ def replay(trace: Trace, tokenizer: Tokenizer) -> Measures:
 
 def _learned_totals(step: Step) -> Array:
     """Return the totals of the rows that a step learned from, found among its rollouts by prompt and tokens."""
-    rows: dict[tuple[int, bytes], list[float]] = {}
-    for rollout in step.rollouts:
-        for row, total in enumerate(rollout.totals.tolist()):
-            key = (int(rollout.prompts[row // rollout.group_size]), rollout.completion(row).tobytes())
-            rows.setdefault(key, []).append(total)
-    size = len(step.arrays["lengths"]) // len(step.arrays["prompts"])
-    totals = []
-    for row, tokens in enumerate(step.arrays["tokens"]):
-        key = (int(step.arrays["prompts"][row // size]), tokens[tokens >= 0].tobytes())
-        totals.append(rows[key][0] if key in rows else np.nan)
-    return np.array(totals)
+    totals = {key: total for rollout in step.rollouts for key, total in rollout.by_row(rollout.totals).items()}
+    return np.array([totals.get(key, np.nan) for key in step.keys])
 
 
 def _column(function: Mapping[str, Any], rollout: Rollout) -> Array:
@@ -71,7 +63,7 @@ def _column(function: Mapping[str, Any], rollout: Rollout) -> Array:
 
 
 def _accuracy(_: Mapping[str, Any], rollout: Rollout) -> list[float]:
-    """1 where the last number of the text is the expected one."""
+    """Return 1 where the last number of the text is the expected one."""
     answers = np.repeat(np.array(rollout.texts["answers"], object), rollout.group_size)
     scores = []
     for text, answer in zip(rollout.texts["completions"], answers, strict=True):
@@ -100,7 +92,7 @@ def _length(function: Mapping[str, Any], rollout: Rollout) -> list[float]:
 
 
 def _diversity(function: Mapping[str, Any], rollout: Rollout) -> list[float]:
-    """1 less the mean Jaccard overlap of a text's n-grams with those of the others of its group."""
+    """Return 1 less the mean Jaccard overlap of a text's n-grams with those of the others of its group."""
     size, words = rollout.group_size, function["words"]
     grams = [_grams(text.split(), words) for text in rollout.texts["completions"]]
     scores = []

@@ -10,7 +10,7 @@ import numpy as np
 from gates.model import Array
 from gates.replay.forward.model import Model
 from gates.replay.measure import Measures
-from gates.replay.scored import Scorer
+from gates.replay.run import Run
 from gates.replay.trace import Rollout, Trace
 from gates_reference.oracle.filters import filtered_logprobs, token_intervals
 from gates_reference.oracle.logprobs import log_softmax
@@ -28,17 +28,18 @@ RECORDED = "error of the sampler's log-probs in nats"
 QUANTITIES = (WHOLE, ORDERED, ASKED, KEYS, ENDS, DRAWN, RECORDED)
 
 
-def replay(trace: Trace, scorer: Scorer) -> Measures:
+def replay(run: Run) -> Measures:
     """Recompute the rollouts of a run and of its evaluations."""
     found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
+    trace = run.trace
     _order(trace, found)
     seen: set[tuple[int, ...]] = set()
     for where, rollout, adapters in _every(trace):
         _asked(trace, rollout, where, found)
         _keys(rollout, where, seen, found)
-        _ends(rollout, trace, where, found)
+        _ends(rollout, run, where, found)
         if rollout.asked is not None:
-            _drawn(rollout, scorer.model(adapters), where, found)
+            _drawn(rollout, run.model(adapters), where, found)
     return found
 
 
@@ -99,12 +100,11 @@ def _keys(rollout: Rollout, where: str, seen: set[tuple[int, ...]], found: Measu
         seen.add(key)
 
 
-def _ends(rollout: Rollout, trace: Trace, where: str, found: Measures) -> None:
+def _ends(rollout: Rollout, run: Run, where: str, found: Measures) -> None:
     """Compare lengths with the first end token, and with the most tokens of a row."""
-    most = trace.config["rollout"]["max_tokens"]
-    ends = {*trace.eos_ids, *trace.config["rollout"]["stop_ids"]}
+    most = run.trace.config["rollout"]["max_tokens"]
     for row, tokens in enumerate(rollout.tokens.tolist()):
-        first = next((place + 1 for place, token in enumerate(tokens) if token in ends), 0)
+        first = next((place + 1 for place, token in enumerate(tokens) if token in run.end_ids), 0)
         length = int(rollout.lengths[row])
         right = length == (first or most) and bool(rollout.ended[row]) == bool(first)
         past = any(token >= 0 for token in tokens[length:]) or any(token < 0 for token in tokens[:length])

@@ -49,18 +49,23 @@ class Rollout:
 
     @property
     def group_size(self) -> int:
-        """G."""
+        """Rows of a prompt, G."""
         return len(self.lengths) // max(len(self.prompts), 1)
 
     @property
     def totals(self) -> Array:
-        """(R,) the weighted sum of the rewards; an unscored one counts 0, and a row without any score is NaN."""
+        """The weighted sums (R,) of the rewards; an unscored one counts 0, and a row without any score is NaN."""
         scored = ~np.isnan(self.rewards)
         return np.where(scored.any(1), np.where(scored, self.rewards, 0.0) @ self.weights, np.nan)
 
     def completion(self, row: int) -> Array:
         """Return a row's tokens."""
         return self.tokens[row, : self.lengths[row]]
+
+    def by_row(self, values: Array) -> dict[tuple[int, bytes], Array]:
+        """Return values of rows by prompt and tokens, as `Step.keys` has them."""
+        prompts = np.repeat(self.prompts, self.group_size)
+        return {(int(prompts[row]), self.completion(row).tobytes()): value for row, value in enumerate(values)}
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,32 @@ class Step:
     arrays: Mapping[str, Array]
     updates: Sequence[Update]
 
+    @cached_property
+    def group_size(self) -> int:
+        """Rows of a prompt."""
+        return len(self.arrays["lengths"]) // len(self.arrays["prompts"])
+
+    @cached_property
+    def lengths(self) -> Array:
+        """Tokens (R,) of each row."""
+        return np.array([int((row >= 0).sum()) for row in self.arrays["tokens"]])
+
+    @cached_property
+    def ids(self) -> list[Array]:
+        """The prompt of each row."""
+        pairs = [pair for rollout in self.rollouts for pair in zip(rollout.prompts, rollout.ids, strict=True)]
+        known = {int(prompt): ids for prompt, ids in pairs}
+        return [known[int(prompt)] for prompt in self.arrays["prompts"] for _ in range(self.group_size)]
+
+    @cached_property
+    def keys(self) -> list[tuple[int, bytes]]:
+        """The prompt and the tokens of each row, by which it is found among the rollouts."""
+        tokens, size = self.arrays["tokens"], self.group_size
+        return [
+            (int(self.arrays["prompts"][row // size]), tokens[row][tokens[row] >= 0].tobytes())
+            for row in range(len(tokens))
+        ]
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -114,12 +145,16 @@ class Trace:
     Attributes:
         folder: of the run.
         config: every setting.
+        settings: those of the algorithm that are in force, defaults included, and its `name`.
+        temperature: at which the loss scores.
         eos_ids: the end tokens that the trainer read from the model.
         prompts: the index in the data of each prompt of the parts `train` and `validation`.
     """
 
     folder: Path
     config: Mapping[str, Any]
+    settings: Mapping[str, Any]
+    temperature: float
     eos_ids: Sequence[int]
     prompts: Mapping[str, Sequence[int]]
     steps: Sequence[Step]
@@ -156,7 +191,17 @@ def load(folder: Path) -> Trace:
         arrays, facts = _file(path)
         evaluations.append(Evaluation(facts["step"], _rollouts(arrays, facts)))
     lines = {name: _lines(folder / f"{name}.jsonl") for name in ("metrics", "evaluations", "completions")}
-    return Trace(folder, run["config"], run["eos_ids"], run["prompts"], steps, evaluations, lines)
+    return Trace(
+        folder,
+        run["config"],
+        run["algorithm"],
+        run["scoring_temperature"],
+        run["eos_ids"],
+        run["prompts"],
+        steps,
+        evaluations,
+        lines,
+    )
 
 
 def _lines(path: Path) -> list[Mapping[str, Any]]:

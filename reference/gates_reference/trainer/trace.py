@@ -8,7 +8,7 @@ memory, and a resumed run writes the files of repeated steps anew, with the same
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,14 +45,24 @@ def observers(folder: Path, config: Config, algorithm: protocol.Algorithm) -> tu
     return Trace(folder / FOLDER, config, algorithm), Evaluation(folder / FOLDER)
 
 
-def describe(folder: Path, config: Config, train: rollout.Source, validation: rollout.Source | None) -> None:
-    """Write `run.json`: the configuration, the prompts of both parts by their index in the data, and the end tokens."""
+def describe(
+    folder: Path,
+    config: Config,
+    algorithm: protocol.Algorithm,
+    model: str,
+    train: rollout.Source,
+    validation: rollout.Source | None,
+) -> None:
+    """Write `run.json`: the settings in force, the prompts of both parts by their index in the data, and the end tokens."""
     if not config.output.trace:
         return
     parts = {"train": train, "validation": validation}
     content = {
         "version": recorded.VERSION,
         "config": config.model_dump(mode="json"),
+        "model": model,
+        "algorithm": {"name": algorithm.name, **asdict(algorithm.settings)},
+        "scoring_temperature": config.scoring_temperature(),
         "eos_ids": list(train.eos_ids),
         "prompts": {name: [p.index for p in part.prompts] for name, part in parts.items() if part is not None},
     }

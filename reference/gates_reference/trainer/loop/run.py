@@ -54,7 +54,7 @@ class Run:
         prepare.attach(self.model, config)
         self.source, self.validation, self.names = prepare.sources(config, self.tokenizer, inputs)
         self.trace, self.evaluation = trace.observers(self.folder, config, algorithm)
-        trace.describe(self.folder, config, self.source, self.validation)
+        trace.describe(self.folder, config, algorithm, self.path, self.source, self.validation)
         self.source = replace(self.source, observer=self.trace)
         if self.validation is not None:
             self.validation = replace(self.validation, observer=self.evaluation)

@@ -1,0 +1,87 @@
+"""A traced run with its model in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from gates.model import Array
+from gates.replay import trace
+from gates.replay.forward.model import Model, load
+from gates.replay.forward.scores import log_probs
+from gates.replay.trace import Step, Trace
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run wrote, and the model that it began with.
+
+    Attributes:
+        trace: of the run.
+        folder: of the model.
+        base: the model without adapters.
+    """
+
+    trace: Trace
+    folder: Path
+    base: Model
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+
+    @cached_property
+    def end_ids(self) -> frozenset[int]:
+        """The tokens that end a completion: those read from the model, and those of the configuration."""
+        return frozenset((*self.trace.eos_ids, *self.trace.config["rollout"]["stop_ids"]))
+
+    @property
+    def dropout(self) -> bool:
+        """Whether passes of updates have drawn masks, which this package does not draw."""
+        return bool(self.trace.config["adapter"]["dropout"])
+
+    def model(self, adapters: Mapping[str, Array], norms: Mapping[str, Array] | None = None) -> Model:
+        """Return the model with these adapters; `norms` as in `Model.adapted`."""
+        if not adapters:
+            return self.base
+        settings = self.trace.config["adapter"]
+        return self.base.adapted(adapters, kind=settings["kind"], scale=settings["scale"], norms=norms)
+
+    def scores(self, model: Model, step: Step, rows: Array, lengths: Array, width: int) -> tuple[Array, Array]:
+        """Return log-probs and entropies (B, T) in nats of the first tokens of a step's rows, 0 past `lengths` (B,)."""
+        tokens = step.arrays["tokens"][rows]
+        completions = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
+        ids = [step.ids[row] for row in rows]
+        values, entropies = log_probs(model, ids, completions, self.trace.temperature)
+        return _wide(values, width), _wide(entropies, width)
+
+    def trained(self, step: Step) -> Array:
+        """Return the number of tokens (R,) of each row that train."""
+        if not self.trace.settings.get("mask_truncated_completions"):
+            return step.lengths
+        tokens = step.arrays["tokens"]
+        ended = [row[n - 1] in self.end_ids for row, n in zip(tokens, step.lengths, strict=True)]
+        return np.where(ended, step.lengths, 0)
+
+
+def load_run(folder: Path, model: Path) -> Run:
+    """Read a run's trace from the run's folder, and the model that it trained.
+
+    Raises:
+        ConfigurationError: there is no trace, or a file is torn.
+        UnsupportedError: the model's family has no forward pass here.
+    """
+    return Run(trace.load(folder), model, load(model))
+
+
+def _wide(rows: Sequence[Array], width: int) -> Array:
+    made = np.zeros((len(rows), width))
+    for row, values in zip(made, rows, strict=True):
+        row[: len(values)] = values
+    return made
