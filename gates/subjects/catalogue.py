@@ -27,6 +27,7 @@ MODEL = (  # ops with matrix products
     "importance_ratios",
     "train_step",
     "train_run",
+    "traced_run",
     "sampled_and_scored",
     "step_logprobs",
     "lora_linear",

@@ -46,6 +46,18 @@ TRAIN_RUN = Op(
     formula="`digest`, sha256 of the adapters at the end; `metrics`, the lines of metrics.jsonl; a subject may return `targets` "
     "too, the names of the layers with adapters, which `adapter.targets` accepts",
 )
+TRACED_RUN = Op(
+    name="traced_run",
+    outputs={"model": Output(kind="text")},
+    inputs={
+        **TABLES,
+        "folder": TRAIN_RUN.inputs["folder"],
+        "stops": "steps after which the run is stopped and resumed, in order",
+    },
+    source="the trainer's own run: `gates trainer train` with `output.trace`",
+    formula="`model`, the folder of the model that trained; a mapping `files` holds the run's files by their path below the folder: "
+    "the trace, metrics.jsonl, evaluations.jsonl and completions.jsonl",
+)
 SAMPLED_AND_SCORED = Op(
     name="sampled_and_scored",
     outputs={

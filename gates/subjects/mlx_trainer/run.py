@@ -5,7 +5,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 
-from gates_reference.trainer import audit, lora
+from gates_reference.trainer import audit, lora, trace
 from gates_reference.trainer.adapters import dropout, layers
 from gates_reference.trainer.adapters.settings import Settings
 from gates_reference.trainer.config import algorithm, read
@@ -23,6 +23,7 @@ from gates_reference.trainer.metrics.callbacks import Callback
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
+LINES = ("metrics", "evaluations", "completions")
 
 
 class Killer(Callback):
@@ -56,6 +57,35 @@ def train_run(*, model: Spec, tables: Spec, folder: str, resume: bool, kill_at_s
         "steps": summary.steps,
         "targets": lora.keys(dict.fromkeys(adapted)),
     }
+
+
+class StoppedError(Exception):
+    """A run ends where the case says."""
+
+
+class Stopper(Callback):
+    """Stops a run once the metrics of a step are written."""
+
+    def __init__(self, at: int | None) -> None:
+        self.at = at
+
+    def step(self, step: int, numbers: Mapping[str, float], times: Mapping[str, float]) -> None:
+        """Stop where that was asked for."""
+        del numbers, times
+        if step == self.at:
+            raise StoppedError
+
+
+def traced_run(*, model: Spec, tables: Spec, folder: str, stops: Sequence[int]) -> dict[str, Any]:
+    """Train as the tables say, stopped and resumed after each of these steps; the files that tell what happened."""
+    config = _config(model, {**tables, "output": {**tables["output"], "trace": True}}, folder)
+    for number, stop in enumerate([*stops, None]):
+        with suppress(StoppedError):
+            loop_run.train(config, algorithm.create(config), resume=number > 0, callbacks=[Stopper(stop)])
+    root = Path(folder)
+    paths = [*(root / trace.FOLDER).iterdir(), *(root / f"{name}.jsonl" for name in LINES)]
+    files = {str(path.relative_to(root)): np.frombuffer(path.read_bytes(), np.uint8) for path in paths}
+    return {"model": json.loads((root / trace.FOLDER / trace.RUN).read_bytes())["model"], "files": files}
 
 
 def sampled_and_scored(*, model: Spec, tables: Spec) -> dict[str, Any]:
@@ -116,6 +146,7 @@ def lora_linear(
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "train_run": train_run,
+    "traced_run": traced_run,
     "sampled_and_scored": sampled_and_scored,
     "step_logprobs": step_logprobs,
     "lora_linear": lora_linear,

@@ -1,0 +1,314 @@
+"""Runs of the trainer that are replayed: their settings, which together meet every pair that hides mistakes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gates.families.trainer.op import TRACED_RUN
+from gates.families.trainer.steps import _built
+from gates.model import Array, Case, Recipe, Trial
+from gates.replay.run import Run, load_run
+
+STEPS = 4
+COUNT = 11  # prompts: a prime, so that steps, epochs and checkpoints divide nothing evenly
+PATTERN = {"name": "regex", "pattern": "[a-m]"}
+DIVERSITY = {"name": "diversity", "words": 1, "weight": 0.7}
+LENGTH = {"name": "length", "max_tokens": 8, "margin_tokens": 5, "weight": 0.4}
+BASE: Mapping[str, Mapping[str, Any]] = {
+    "adapter": {"rank": 4},
+    "data": {"count": COUNT, "validation_rows": 2},
+    "rollout": {"samples_per_prompt": 4, "max_tokens": 8},
+    "algorithm": {"name": "grpo"},
+    "optimizer": {"learning_rate": 1e-2},
+    "loop": {"steps": STEPS, "prompts_per_step": 3, "evaluate_every_steps": 3},
+    "rewards": {"functions": [PATTERN, DIVERSITY]},
+    "output": {"checkpoint_every_steps": 2, "completions_every_steps": 2, "console": False},
+}
+Tables = Mapping[str, Mapping[str, Any]]
+ENDS = [2, 11, 23]  # ids of the tiny tokenizer; the first is its own end token
+
+
+def tables(changes: Tables, seed: int) -> dict[str, dict[str, Any]]:
+    """Return the sections of a run: the base with these changes, and seeds of data and draws."""
+    seeds = {"data": {"sums_seed": seed, "seed": seed}, "rollout": {"seed": seed}}
+    if "path" in changes.get("data", {}):
+        seeds["data"].pop("sums_seed")
+    merged = {section: {**keys, **seeds.get(section, {}), **changes.get(section, {})} for section, keys in BASE.items()}
+    return {
+        section: {name: value for name, value in keys.items() if value is not None} for section, keys in merged.items()
+    }
+
+
+def _make(
+    rng: np.random.Generator, *, model: Mapping[str, Any], changes: Tables, stops: tuple[int, ...]
+) -> dict[str, Any]:
+    return {
+        "model": Recipe("model", model),
+        "tables": tables(changes, int(rng.integers(1, 2**31))),
+        "stops": list(stops),
+    }
+
+
+def replayed(t: Trial) -> Run:
+    """Train the case's run, once for all gates, and return it with its model.
+
+    Raises:
+        SubjectFaultError: the run ended in an error.
+    """
+    inputs = dict(t.inputs)
+    model: Recipe = inputs["model"]
+    spec = dict(model.spec) if isinstance(model, Recipe) else dict(model)
+    built = Path(
+        spec["path"] if "path" in spec else _built(json.dumps({k: v for k, v in spec.items() if k not in VARIANTS}))
+    )
+    for name in VARIANTS:
+        if spec.get(name):
+            built = VARIANTS[name](built, t.folder / name)
+    path = _pairs(inputs, t.folder) if "pairs" in inputs["tables"]["data"].get("path", "") else None
+    own = {**inputs["tables"], "data": {**inputs["tables"]["data"], "path": str(path)}} if path else inputs["tables"]
+    given = {"model": {"path": str(built)}, "tables": own, "stops": inputs["stops"]}
+    instead = {"model": spec, "tables": inputs["tables"], "folder": "run"}
+    answer = t.got_once(TRACED_RUN, instead=instead, **given, folder=str(t.folder / "run"))
+    folder = t.folder / "read"
+    for name, data in answer["files"].items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(np.asarray(data, np.uint8).tobytes())
+    return load_run(folder, built)
+
+
+def _pairs(inputs: Mapping[str, Any], folder: Path) -> Path:
+    """Write pairs of completions, some of which begin alike."""
+    rng = np.random.default_rng(inputs["tables"]["data"]["seed"])
+    words = ("three", "red", "12", "apples", "no", "a", "lake", "7")
+    lines = []
+    for _ in range(COUNT):
+        texts = [" ".join(rng.choice(words, size)) for size in rng.integers(1, 4, 2)]
+        texts[1] = texts[1] if texts[1] != texts[0] else f"{texts[1]}!"
+        lines.append(
+            {"prompt": f"{rng.integers(1, 99)}+{rng.integers(1, 99)}=", "chosen": texts[0], "rejected": texts[1]}
+        )
+    path = folder / "pairs.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def _copied(built: Path, folder: Path, name: str, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Return a copy of a model in which one JSON file is changed."""
+    if not folder.exists():
+        shutil.copytree(built, folder)
+    content = json.loads((folder / name).read_text(encoding="utf-8"))
+    change(content)
+    (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def _several_ends(built: Path, folder: Path) -> Path:
+    """Return a model whose generation_config.json names three end tokens."""
+    return _copied(built, folder, "generation_config.json", lambda content: content.update(eos_token_id=ENDS))
+
+
+def _prepended(built: Path, folder: Path) -> Path:
+    """Return a model whose tokenizer puts its first special token before every text."""
+
+    def change(content: dict[str, Any]) -> None:
+        token = content["added_tokens"][0]
+        special = {token["content"]: {"id": token["content"], "ids": [token["id"]], "tokens": [token["content"]]}}
+        one, two = (
+            [{"SpecialToken": {"id": token["content"], "type_id": 0}}, {"Sequence": {"id": name, "type_id": 0}}]
+            for name in "AB"
+        )
+        content["post_processor"] = {
+            "type": "TemplateProcessing",
+            "single": one,
+            "pair": [*one, *two],
+            "special_tokens": special,
+        }
+
+    return _copied(built, folder, "tokenizer.json", change)
+
+
+VARIANTS: Mapping[str, Callable[[Path, Path], Path]] = {"ends": _several_ends, "prepended": _prepended}
+SMALL: Mapping[str, Any] = {"seed": 11, "vocab": 272, "hidden": 16, "head_dim": 8, "heads": 2, "kv_heads": 1}
+
+
+def _case(name: str, changes: Tables, *, stops: tuple[int, ...] = (), quick: bool = False, **model: Any) -> Case:
+    spec = SMALL if not model else {"seed": 11, "vocab": 272, **model}
+    make = partial(_make, model=spec, changes=changes, stops=stops)
+    return Case(name, make, quick=quick, sample=f"replay {name}", limit_s=120)
+
+
+def _algorithm(name: str, settings: Mapping[str, Any] | None = None, **others: Any) -> dict[str, Any]:
+    return {"name": name, "settings": dict(settings or {}), **others}
+
+
+CASES = (
+    _case(
+        "grpo-kl-resumed",
+        {
+            "algorithm": _algorithm("grpo", {"beta": 0.2, "epsilon_low": 0.05, "epsilon_high": 0.05}),
+            "optimizer": {"schedule": "cosine", "warmup_steps": 2, "max_gradient_norm": 0.05},
+            "loop": {"iterations": 2, "micro_batch_rows": 5},
+        },
+        stops=(3,),
+        quick=True,
+    ),
+    _case(
+        "dapo-resampled",
+        {
+            "algorithm": _algorithm(
+                "dapo", {"entropy_bonus": 0.02, "overlong_limit": 8, "overlong_buffer": 4}, max_resamples=2
+            ),
+            "rollout": {"samples_per_prompt": 2, "max_tokens": 6},
+            "rewards": {"functions": [{**PATTERN, "pattern": "[a-f]"}]},
+            "loop": {"minibatches": 2, "micro_batch_rows": 2},
+        },
+        stops=(1, 3),
+    ),
+    _case(
+        "rloo-kl-in-reward",
+        {
+            "algorithm": _algorithm("rloo", {"beta": 0.3}),
+            "rollout": {"top_p": 0.9, "temperature": 0.8},
+            "optimizer": {"name": "sgd", "momentum": 0.9, "weight_decay": 0.1, "learning_rate": 0.1},
+            "loop": {"micro_batch_rows": 5},
+        },
+        family="llama",
+    ),
+    _case(
+        "gspo-truncated",
+        {
+            "algorithm": _algorithm("gspo", {"mask_truncated_completions": True}),
+            "rollout": {"max_tokens": 5},
+            "optimizer": {"name": "adamw", "weight_decay": 0.1, "schedule": "linear", "final_share": 0.2},
+            "loop": {"iterations": 2, "minibatches": 2},
+        },
+        stops=(2,),
+        ends=True,
+        **SMALL,
+    ),
+    _case(
+        "dr-grpo-4-bit",
+        {
+            "algorithm": _algorithm(
+                "dr_grpo", {"correction": "tis", "correction_high": 1.5}, sampling_logprobs="behaviour"
+            ),
+            "rollout": {"top_k": 9, "min_p": 0.02},
+            "loop": {"iterations": 2, "micro_batch_rows": 7},
+        },
+        bits=4,
+    ),
+    _case(
+        "cispo-experts",
+        {
+            "algorithm": _algorithm("cispo", {"epsilon_low": 0.1, "beta": 0.1}),
+            "loop": {"iterations": 2, "micro_batch_rows": 4},
+            "rollout": {"xtc_probability": 0.5, "xtc_threshold": 0.05},
+        },
+        family="qwen3_moe",
+    ),
+    _case(
+        "sapo-hybrid",
+        {
+            "algorithm": _algorithm("sapo", {"entropy_share": 0.5}),
+            "loop": {"iterations": 2, "micro_batch_rows": 5},
+            "rollout": {"temperature": 1.3},
+        },
+        family="qwen3_next",
+    ),
+    _case(
+        "gmpo-soft-cap",
+        {
+            "algorithm": _algorithm("gmpo", {"beta": 0.1, "kl_estimator": "k2"}),
+            "rewards": {"functions": [PATTERN, DIVERSITY, LENGTH]},
+            "loop": {"iterations": 2},
+            "optimizer": {"max_gradient_norm": 0.02},
+        },
+        stops=(3,),
+        family="gemma2",
+    ),
+    _case(
+        "luspo-logit-scale",
+        {
+            "algorithm": _algorithm("luspo", {"advantage": "normalise-then-sum"}),
+            "rollout": {"repetition_penalty": 1.3},
+            "loop": {"minibatches": 3},
+        },
+        family="cohere",
+    ),
+    _case(
+        "reinforce-stored",
+        {
+            "algorithm": _algorithm("reinforce++", {"entropy_bonus": 0.05}, old_logprobs="stored"),
+            "rollout": {"samples_per_prompt": 1},
+            "data": {"validation_rows": 0},
+            "loop": {"prompts_per_step": 5, "micro_batch_rows": 2, "evaluate_every_steps": 0},
+        },
+        prepended=True,
+        **SMALL,
+    ),
+    _case(
+        "ppo-dora",
+        {
+            "adapter": {"kind": "dora"},
+            "algorithm": _algorithm("ppo", {"beta": 0.1}),
+            "optimizer": {"name": "muon", "momentum": 0.9, "learning_rate": 3e-3},
+            "loop": {"iterations": 2, "micro_batch_rows": 5},
+        },
+        stops=(2,),
+        family="qwen2",
+    ),
+    _case(
+        "dpo",
+        {
+            "algorithm": _algorithm("dpo", {"beta": 0.5}),
+            "data": {
+                "count": None,
+                "kind": "jsonl",
+                "path": "pairs.jsonl",
+                "prompt_column": "prompt",
+                "chosen_column": "chosen",
+                "rejected_column": "rejected",
+            },
+            "rollout": {"samples_per_prompt": 2, "max_tokens": 24},
+            "rewards": {"functions": None},
+            "loop": {"iterations": 2, "micro_batch_rows": 3},
+        },
+        stops=(3,),
+    ),
+    _case(
+        "online-dpo",
+        {
+            "algorithm": _algorithm("online_dpo", {"loss": "ipo", "ipo_lengths": "mean"}, scoring_temperature=0.7),
+            "rollout": {"samples_per_prompt": 2},
+            "loop": {"iterations": 2, "minibatches": 2},
+        },
+        ends=True,
+        family="gemma3_text",
+    ),
+    _case(
+        "best-of-n-dropout",
+        {
+            "adapter": {"dropout": 0.3},
+            "algorithm": _algorithm("best_of_n"),
+            "loop": {"micro_batch_rows": 5, "iterations": 2},
+            "rewards": {"functions": [{"name": "accuracy"}, DIVERSITY]},
+        },
+        stops=(1,),
+    ),
+)
+
+
+def rng(t: Trial) -> np.random.Generator:
+    """Return a generator of the directions, a function of the case's draws."""
+    return np.random.default_rng(t.inputs["tables"]["rollout"]["seed"])
+
+
+__all__ = ["CASES", "Array", "replayed", "rng", "tables"]
