@@ -14,6 +14,7 @@ import numpy as np
 
 from gates.errors import ConfigurationError
 from gates.replay.forward.arrays import Array
+from gates.replay.forward.products import product
 
 KINDS: Final = ("lora", "dora")
 LEAVES: Final = {"lora": {"lora_a", "lora_b"}, "dora": {"lora_a", "lora_b", "m"}}
@@ -35,20 +36,20 @@ class Adapter:
 
     def linear(self, x: Array, plain: Array) -> Array:
         """Return the output for inputs x (…, inputs), of which the weight alone makes `plain`."""
-        return self._rescaled(plain + self.scale * ((x @ self.a) @ self.b))
+        return self._rescaled(plain + self.scale * product(product(x, self.a), self.b))
 
     def expert(self, number: int, x: Array, plain: Array) -> Array:
         """Return the output of an expert for inputs x (…, inputs), of which its weight alone makes `plain`."""
-        return np.asarray(plain + self.scale * ((x @ self.a[number].T) @ self.b[number].T))
+        return np.asarray(plain + self.scale * product(product(x, self.a[number].T), self.b[number].T))
 
     def rows(self, ids: np.ndarray, plain: Array) -> Array:
         """Return the embeddings of ids, which are `plain` in the table alone."""
-        adapted = np.asarray(plain + self.scale * (self.a[ids] @ self.b))
+        adapted = np.asarray(plain + self.scale * product(self.a[ids], self.b))
         return adapted if self.gain is None else self.gain[ids][..., None] * adapted
 
     def unembed(self, x: Array, plain: Array) -> Array:
         """Return the logits of a tied head for x (…, width), which are `plain` with the table alone."""
-        return self._rescaled(plain + self.scale * ((x @ self.b.T) @ self.a.T))
+        return self._rescaled(plain + self.scale * product(product(x, self.b.T), self.a.T))
 
     def _rescaled(self, y: Array) -> Array:
         return y if self.gain is None else self.gain * y

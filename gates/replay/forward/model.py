@@ -85,8 +85,7 @@ def load(folder: Path) -> Model:
         raise UnsupportedError(f"{folder}: model_type is {name!r}, known are {sorted(FAMILIES)}")
     family = FAMILIES[name]
     config = family.config(content)
-    stored = family.named(config, files.weights(folder, content))
-    weights = _Noted({key: values for key, values in stored.items() if not key.endswith("rotary_emb.inv_freq")})
+    weights = _Noted(family.named(config, files.weights(folder, content)))
     model = Model(config, family, Modules(weights), int(config["vocab_size"]))
     model.logits(np.zeros((1, 1), np.int64))
     if unread := sorted(set(weights) - weights.read):

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from gates.errors import ConfigurationError
 from gates.replay.forward.adapters import Adapter
 from gates.replay.forward.arrays import Array, Ids
+from gates.replay.forward.products import product
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +38,14 @@ class Modules:
 
     def linear(self, path: str, x: Array) -> Array:
         """Return W x, plus the bias if there is one, for x (…, inputs)."""
-        y = np.asarray(x @ self[f"{path}.weight"].T)
+        y = product(x, self[f"{path}.weight"].T)
         if adapter := self._adapter(path):
             y = adapter.linear(x, y)
         return y + self[f"{path}.bias"] if f"{path}.bias" in self else y
 
     def expert(self, path: str, number: int, x: Array) -> Array:
         """Return the output of one of a stack of linear layers for x (…, inputs)."""
-        y = np.asarray(x @ self[f"{path}.weight"][number].T)
+        y = product(x, self[f"{path}.weight"][number].T)
         if adapter := self._adapter(path):
             y = adapter.expert(number, x, y)
         return y + self[f"{path}.bias"][number] if f"{path}.bias" in self else y
@@ -59,7 +58,7 @@ class Modules:
 
     def unembed(self, path: str, x: Array) -> Array:
         """Return the logits of a head that is the table of embeddings."""
-        y = np.asarray(x @ self[f"{path}.weight"].T)
+        y = product(x, self[f"{path}.weight"].T)
         adapter = self._adapter(path)
         return adapter.unembed(x, y) if adapter else y
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gates.replay.forward import names
 from gates.replay.forward.arrays import Array, Ids
 from gates.replay.forward.config import Config
 from gates.replay.forward.modules import Modules
@@ -19,13 +20,6 @@ def head(_config: Config, modules: Modules, x: Array) -> Array:
     return modules.unembed(TABLE, x) if tied else modules.linear(HEAD, x)
 
 
-def untied_only(config: Config, weights: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the weights without a head that the configuration ties to the table of embeddings."""
-    return {
-        name: x for name, x in weights.items() if not (name == f"{HEAD}.weight" and config.get("tie_word_embeddings"))
-    }
-
-
 @dataclass(frozen=True, slots=True)
 class Family:
     """A family: last hidden states (B, L, width) of ids (B, L), logits (…, V) of hidden states, and how its files are read.
@@ -36,7 +30,7 @@ class Family:
     hidden: Callable[[Config, Modules, Ids], Array]
     head: Callable[[Config, Modules, Array], Array] = head
     config: Callable[[Mapping[str, Any]], Config] = Config
-    named: Callable[[Config, Mapping[str, Array]], dict[str, Array]] = untied_only
+    named: Callable[[Config, Mapping[str, Array]], dict[str, Array]] = names.plain
 
 
 def stacked(modules: Modules, ids: Ids, layers: int, block: Callable[[int, Modules, Array], Array]) -> Array:

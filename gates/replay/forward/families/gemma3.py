@@ -12,7 +12,7 @@ from gates.replay.forward.families.family import TABLE, Family
 from gates.replay.forward.families.gemma2 import block, norm
 from gates.replay.forward.modules import Modules
 from gates.replay.forward.parts.attention import attend, project
-from gates.replay.forward.parts.rotary import Rotary, plain, rotary
+from gates.replay.forward.parts.rotary import Rotary, parameters, plain, rotary
 
 PATTERN: Final = 6
 """The default of sliding_window_pattern: the last of so many blocks sees the whole context."""
@@ -25,10 +25,22 @@ def in_bfloat16(value: float) -> float:
     return float(np.array(rounded, np.uint32).view(np.float32))
 
 
+def _local(config: Config, width: int) -> Rotary:
+    """Return the rotation of blocks with a window."""
+    nested = parameters(config, "sliding_attention") if "rope_local_base_freq" not in config.content else {}
+    return Rotary(plain(width, float(config.get("rope_local_base_freq", nested.get("rope_theta", 1e4)))))
+
+
+def _sliding(config: Config, number: int) -> bool:
+    """Return whether a block has a window."""
+    pattern = int(config.get("sliding_window_pattern", PATTERN))
+    kinds = config.get("layer_types")
+    return bool(kinds[number] == "sliding_attention") if kinds else (number + 1) % pattern != 0
+
+
 def _attention(config: Config, modules: Modules, x: Array, *, sliding: bool) -> Array:
     width = config.head_dim
-    local = Rotary(plain(width, float(config.get("rope_local_base_freq", 1e4))))
-    rotate = local if sliding else rotary(config, width, theta=1e6)
+    rotate = _local(config, width) if sliding else rotary(config, width, theta=1e6)
     queries, keys, values = project(modules, x, config.heads, config.kv_heads)
     mixed = attend(
         rotate(norm(config, modules, "q_norm", queries)),
@@ -45,10 +57,9 @@ def hidden(config: Config, modules: Modules, ids: Ids) -> Array:
     config.require("hidden_activation", "gelu_pytorch_tanh")
     for name in ("final_logit_softcapping", "attn_logit_softcapping"):
         config.require(name, None)
-    pattern = int(config.get("sliding_window_pattern", PATTERN))
     x = modules.embed(TABLE, ids) * in_bfloat16(sqrt(config.hidden))
     for number in range(config.layers):
-        attention = partial(_attention, config, sliding=(number + 1) % pattern != 0)
+        attention = partial(_attention, config, sliding=_sliding(config, number))
         x = block(config, modules.at(f"model.layers.{number}"), x, attention)
     return norm(config, modules, "model.norm", x)
 

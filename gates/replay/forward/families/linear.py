@@ -11,20 +11,23 @@ from gates.replay.forward.parts.attention import attend, heads
 from gates.replay.forward.parts.convolution import causal
 from gates.replay.forward.parts.delta import gated_delta
 from gates.replay.forward.parts.functions import l2_norm, rms_norm, sigmoid, silu, softplus
-from gates.replay.forward.parts.rotary import rotary
+from gates.replay.forward.parts.rotary import parameters, rotary
 
 EPS: Final = 1e-6
 """The ε in the length of queries and keys."""
 
 
 def is_linear(config: Config, number: int) -> bool:
-    """Return whether a block has linear attention: all but the last of every full_attention_interval."""
+    """Return whether a block has linear attention: by layer_types, else all but the last of every full_attention_interval."""
+    if kinds := config.get("layer_types"):
+        return bool(kinds[number] == "linear_attention")
     return (number + 1) % int(config.get("full_attention_interval", 4)) != 0
 
 
-def gated_attention(config: Config, modules: Modules, x: Array, rotated: float) -> Array:
-    """Return attention whose output is multiplied by σ of a gate; `rotated` is the part of a head that rotates."""
-    rotate = rotary(config, int(config.head_dim * rotated))
+def gated_attention(config: Config, modules: Modules, x: Array) -> Array:
+    """Return attention whose output is multiplied by σ of a gate; a part of each head rotates."""
+    part = config.get("partial_rotary_factor", parameters(config).get("partial_rotary_factor", 0.25))
+    rotate = rotary(config, int(config.head_dim * part))
     queries, gate = np.split(heads(modules.linear("q_proj", x), config.heads), 2, axis=-1)
     keys, values = (heads(modules.linear(name, x), config.kv_heads) for name in ("k_proj", "v_proj"))
     mixed = attend(

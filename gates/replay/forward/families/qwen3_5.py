@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gates.replay.forward import names
 from gates.replay.forward.arrays import Array, Ids
 from gates.replay.forward.config import Config
 from gates.replay.forward.families import family
@@ -20,6 +21,12 @@ def config(content: Mapping[str, Any]) -> Config:
     return Config({**content, **content.get("text_config", {})})
 
 
+def named(config: Config, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the weights of a published or a converted model."""
+    moved = {f"{PREFIX}.{name}" if name == names.HEAD else name: x for name, x in weights.items()}
+    return names.hybrid(config, moved)
+
+
 def _linear(config: Config, modules: Modules, x: Array) -> Array:
     gate = heads(modules.linear("in_proj_z", x), int(config["linear_num_value_heads"]))
     b, a = modules.linear("in_proj_b", x), modules.linear("in_proj_a", x)
@@ -30,13 +37,11 @@ def hidden(config: Config, modules: Modules, ids: Ids) -> Array:
     """Return the last hidden states."""
     config.require("hidden_act", "silu")
     config.require("num_experts", 0)
-    nested = config.get("rope_parameters", {})
-    rotated = float(config.get("partial_rotary_factor", nested.get("partial_rotary_factor", 0.25)))
 
     def mixer(number: int, modules: Modules, x: Array) -> Array:
         if is_linear(config, number):
             return _linear(config, modules.at("linear_attn"), x)
-        return gated_attention(config, modules.at("self_attn"), x, rotated)
+        return gated_attention(config, modules.at("self_attn"), x)
 
     def block(number: int, modules: Modules, x: Array) -> Array:
         return pre_norm(config, modules, x, lambda m, y: mixer(number, m, y), lambda m, y: gated(m.at("mlp"), y))
@@ -50,4 +55,4 @@ def head(config: Config, modules: Modules, x: Array) -> Array:
     return family.head(config, modules.at(PREFIX), x)
 
 
-FAMILY = Family(hidden, head, config)
+FAMILY = Family(hidden, head, config, named)

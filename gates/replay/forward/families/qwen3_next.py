@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from gates.replay.forward import names
 from gates.replay.forward.arrays import Array, Ids
 from gates.replay.forward.config import Config
 from gates.replay.forward.families.family import Family, final_norm, pre_norm, stacked
@@ -46,7 +47,7 @@ def hidden(config: Config, modules: Modules, ids: Ids) -> Array:
     def mixer(number: int, modules: Modules, x: Array) -> Array:
         if is_linear(config, number):
             return _linear(config, modules.at("linear_attn"), x)
-        return gated_attention(config, modules.at("self_attn"), x, float(config["partial_rotary_factor"]))
+        return gated_attention(config, modules.at("self_attn"), x)
 
     def feed(number: int, modules: Modules, x: Array) -> Array:
         return _experts(config, modules, x) if sparse(config, number) else gated(modules, x)
@@ -57,4 +58,4 @@ def hidden(config: Config, modules: Modules, ids: Ids) -> Array:
     return final_norm(config, modules, stacked(modules, ids, config.layers, block))
 
 
-FAMILY = Family(hidden)
+FAMILY = Family(hidden, named=names.hybrid)

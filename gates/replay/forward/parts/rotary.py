@@ -11,7 +11,7 @@ from gates.replay.forward.arrays import Array
 from gates.replay.forward.config import Config
 from gates.replay.forward.errors import UnsupportedError
 
-KINDS: Final = ("default", "linear", "llama3")
+SCHEMES: Final = ("default", "linear", "llama3")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +41,37 @@ class Rotary:
         return y
 
 
-def rotary(config: Config, width: int, *, theta: float = 10000.0, interleaved: bool = False) -> Rotary:
+def rotary(
+    config: Config, width: int, *, theta: float = 10000.0, interleaved: bool = False, kind: str = "full_attention"
+) -> Rotary:
     """Return the rotation of the first `width` numbers of a head as rope_theta, rope_scaling and rope_parameters say.
+
+    `kind` is the kind of layer, by which rope_parameters may be grouped.
 
     Raises:
         UnsupportedError: the frequencies are scaled in a way that is not among the known ones.
     """
-    nested: Mapping[str, Any] = config.get("rope_parameters", {})
+    nested = parameters(config, kind)
     base = float(config.get("rope_theta", nested.get("rope_theta", theta)))
     scaling: Mapping[str, Any] = config.get("rope_scaling", nested)
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    scheme = scaling.get("rope_type") or scaling.get("type") or "default"
     frequencies = plain(width, base)
-    if kind == "linear":
+    if scheme == "linear":
         frequencies = frequencies / float(scaling["factor"])
-    elif kind == "llama3":
+    elif scheme == "llama3":
         frequencies = _llama3(frequencies, scaling)
-    elif kind not in KINDS:
+    elif scheme not in SCHEMES:
         raise UnsupportedError(
-            f"rope_scaling of {config.get('model_type')} has the type {kind!r}, known are {list(KINDS)}"
+            f"rope_scaling of {config.get('model_type')} has the type {scheme!r}, known are {list(SCHEMES)}"
         )
     return Rotary(frequencies, interleaved)
+
+
+def parameters(config: Config, kind: str = "full_attention") -> Mapping[str, Any]:
+    """Return rope_parameters for a kind of layer, empty if the configuration has none."""
+    content: Mapping[str, Any] = config.get("rope_parameters", {})
+    grouped: Mapping[str, Any] = content.get(kind, {})
+    return grouped if any(isinstance(value, Mapping) for value in content.values()) else content
 
 
 def plain(width: int, base: float) -> Array:
