@@ -441,6 +441,11 @@ class Mutant:
     theme: str = ""  # one of THEMES
     symptom: str = ""  # what it looks like in training, in one sentence; or that no curve shows it
     at: Level | None = None  # the level at which it must be caught; None: see `grade`
+    cases: tuple[str, ...] = ()  # of those gates, those in which it has an effect; empty: all
+
+    def has(self, case: Case) -> bool:
+        """Return whether it is tried in a case."""
+        return not self.cases or case.name in self.cases
 
     @property
     def grade(self) -> Grade:

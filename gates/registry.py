@@ -125,6 +125,11 @@ class Registry:
             ConfigurationError: otherwise; the message names them.
         """
         for mutant in self.mutants.values():
+            known = {case.name for gate in mutant.caught_by if gate in self.gates for case in self.gates[gate].cases}
+            if unknown := sorted(set(mutant.cases) - known):
+                raise ConfigurationError(
+                    f"mutant {mutant.name!r} is tried in case {unknown[0]!r}, which its gates lack"
+                )
             for gate in mutant.caught_by:
                 if gate not in self.gates:
                     raise ConfigurationError(f"mutant {mutant.name!r} names gate {gate!r}, which does not exist")

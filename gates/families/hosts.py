@@ -27,6 +27,7 @@ def mutant(  # noqa: PLR0913  one keyword for each fact in the catalogue of muta
     theme: str = "",
     symptom: str = "",
     at: Level | None = None,
+    cases: tuple[str, ...] = (),
 ) -> None:
     """Register a mutation of a host subject.
 
@@ -34,7 +35,9 @@ def mutant(  # noqa: PLR0913  one keyword for each fact in the catalogue of muta
     makes its replacement, "module:function" below `gates.families`. See `gates.model.Mutant` for the other fields.
     """
     target, patch = f"{HOSTS[host]}.{target}", f"gates.families.{patch}"
-    REGISTRY.add_mutant(Mutant(name, mistake, host, target, patch, caught_by, source, arises, theme, symptom, at))
+    REGISTRY.add_mutant(
+        Mutant(name, mistake, host, target, patch, caught_by, source, arises, theme, symptom, at, cases)
+    )
 
 
 in_numpy = partial(mutant, "numpy")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -91,9 +91,7 @@ def _try(
 ) -> Trialled:
     targets = [gates[id_] for id_ in mutant.caught_by if id_ in gates]
     mutated = replace(options, mutant={"target": mutant.target, "patch": mutant.patch})
-    verdicts, calls = _judged(
-        mutant, plan(targets, [host], quick=options.quick, proof=True), mutated, engine, first=first
-    )
+    verdicts, calls = _judged(mutant, _planned(mutant, targets, host, options), mutated, engine, first=first)
     if any(v.cause in {"start", "absent"} for v in verdicts):
         return Trialled(mutant, "error", next(v.reason for v in verdicts if v.cause in {"start", "absent"}), verdicts)
     if not calls:
@@ -112,6 +110,11 @@ def _try(
     if not _enough(mutant, decided):
         return replace(trialled, state="missed", reason=_too_weak(mutant, decided))
     return replace(trialled, reason=decided.reason)
+
+
+def _planned(mutant: Mutant, gates: Sequence[Gate], host: Subject, options: Options) -> list[PlannedCase]:
+    """Return the cases in which a mutant is tried."""
+    return [planned for planned in plan(gates, [host], quick=options.quick, proof=True) if mutant.has(planned.case)]
 
 
 def distance(verdict: Verdict) -> float | None:
@@ -206,7 +209,7 @@ def changes_nothing(mutant: Mutant, gates: list[Gate], host: Subject, options: O
     mutation = {"target": mutant.target, "patch": mutant.patch}
     workers = [Worker.start(host, threads=options.threads, mutant=m) for m in (None, mutation)]
     try:
-        for planned in plan(gates, [host], quick=options.quick, proof=True):
+        for planned in _planned(mutant, gates, host, options):
             tapes = [Tape(worker, planned.case.limit_s) for worker in workers]
             for tape in tapes:
                 judge(planned, tape.record, tape.worker.hello, options)

@@ -86,7 +86,8 @@ def _info(request: ProofRequest, baseline: int) -> session.RunInfo:
 
     def cases(mutant: Mutant) -> int:
         catching = [chosen[gate] for gate in mutant.caught_by if gate in chosen]
-        return len(plan(catching, [request.registry.subjects[mutant.host]], quick=quick, proof=True))
+        planned = plan(catching, [request.registry.subjects[mutant.host]], quick=quick, proof=True)
+        return sum(mutant.has(each.case) for each in planned)
 
     planned = baseline + sum(map(cases, request.mutants))
     return session.RunInfo(

@@ -54,12 +54,9 @@ def _sampled(run: Run, step: Step, width: int, *, kept: bool) -> Array | None:
     name = "temperature_scaled" if run.trace.temperature == config["rollout"]["temperature"] else "model"
     if config["algorithm"]["sampling_logprobs"] == "behaviour" and not kept:
         name = "behaviour"
-    rows: dict[tuple[int, bytes], Array] = {}
-    for rollout in step.rollouts:
-        if name not in rollout.arrays:
-            return None
-        rows |= rollout.by_row(rollout.arrays[name][:, :width])
-    return np.stack([rows.get(key, np.full(width, np.nan)) for key in step.keys])
+    if any(name not in rollout.arrays for rollout in step.rollouts):
+        return None
+    return step.gathered(lambda rollout: rollout.arrays[name][:, :width])
 
 
 def _update(run: Run, step: Step, update: Update, lengths: Array, found: Measures) -> None:

@@ -102,8 +102,7 @@ def _rewards(run: Run, step: Step, rolled: int) -> dict[str, float]:
     totals = step.arrays["totals"] if step.arrays else np.zeros(0)
     scored = totals[~np.isnan(totals)]
     numbers = {"reward_mean": _mean(scored), "reward_std": _std(scored), "unscored_share": _mean(np.isnan(totals))}
-    columns = {key: row for rollout in step.rollouts for key, row in rollout.by_row(rollout.rewards).items()}
-    raw = np.array([columns[key] for key in step.keys]) if step.arrays else np.zeros((0, len(_names(run))))
+    raw = step.gathered(lambda rollout: rollout.rewards) if step.arrays else np.zeros((0, len(_names(run))))
     for place, name in enumerate(_names(run)):
         values = raw[:, place][~np.isnan(raw[:, place])]
         numbers |= {f"reward_{name}_mean": _mean(values), f"reward_{name}_std": _std(values)}
@@ -152,7 +151,7 @@ def _ratios(run: Run, step: Step) -> dict[str, float]:
     bounds: dict[str, Any] = {"epsilon_low": low, "epsilon_high": high, "advantages": gains}
     ratio = ratio_statistics(policy, old, live, **bounds)
     clipped = ratio
-    if run.trace.settings["name"] in ("gspo", "gspo-token"):
+    if run.trace.settings["name"] in ("gspo", "gspo-token", "luspo"):
         moved = np.where(live, policy - old, 0.0).sum(1) / np.maximum(live.sum(1), 1)
         clipped = ratio_statistics(old + moved[:, None], old, live, **bounds)
     numbers = {f"ratio_{name}": ratio[name] for name in (*RATIO, "min_sequence_ratio", "max_sequence_ratio")}
@@ -161,18 +160,12 @@ def _ratios(run: Run, step: Step) -> dict[str, float]:
         numbers["entropy"] = float(arrays["entropy"][live].mean())
     if arrays["reference"] is not None:
         numbers["kl"] = ratio_statistics(arrays["reference"], policy, live, **{**bounds, "advantages": None})["k3"]
-    sampled = {key: row for rollout in step.rollouts for key, row in _tempered(rollout).items()}
-    if sampled:
-        sampler = np.stack([sampled[key][:width] for key in step.keys])
+    if all("temperature_scaled" in rollout.arrays for rollout in step.rollouts):
+        sampler = step.gathered(lambda rollout: rollout.arrays["temperature_scaled"][:, :width])
         numbers["entropy_sampled"] = -float(sampler[live].mean())
         drift = ratio_statistics(policy, sampler, live, **bounds)
         numbers |= {f"sampler_{name}": drift[name] for name in RATIO}
     return numbers | (_margins(step, policy, arrays["reference"], live) if run.trace.settings["name"] in PAIRS else {})
-
-
-def _tempered(rollout: Rollout) -> dict[tuple[int, bytes], Array]:
-    values = rollout.arrays.get("temperature_scaled")
-    return {} if values is None else rollout.by_row(values)
 
 
 def _last(step: Step, name: str, width: int) -> Array | None:
@@ -193,7 +186,9 @@ def widths(settings: Mapping[str, Any]) -> tuple[float, float]:
         return (1.0 if low is None else min(low, 1.0)), above if settings["bound"] == "relative" else max(
             above - 1.0, 0.0
         )
-    return (0.2 if low is None else low), (0.2 if high is None else high)
+    low, high = 0.2 if low is None else low, 0.2 if high is None else high
+    # those of GMPO bound the log-ratio
+    return (1.0 - math.exp(-low), math.exp(high) - 1.0) if settings["name"] == "gmpo" else (low, high)
 
 
 def _margins(step: Step, policy: Array, reference: Array | None, live: Array) -> dict[str, float]:
@@ -254,9 +249,8 @@ def _shown(run: Run, found: Measures) -> None:
         found.count(SHOWN, int(due != (step.number in lines)), where)
         if not due or step.number not in lines or not step.arrays:
             continue
-        texts = {key: text for rollout in step.rollouts for key, text in rollout.by_row(_texts(rollout)).items()}
-        rows = list(zip(step.keys, step.arrays["totals"].tolist(), strict=True))[: output["completions_rows"]]
-        wanted = [(str(texts[key]), float(total)) for key, total in rows]
+        rows = zip(step.gathered(_texts).tolist(), step.arrays["totals"].tolist(), strict=True)
+        wanted = [(str(text), float(total)) for text, total in rows][: output["completions_rows"]]
         got = [(row["completion"], float(row["reward"])) for row in lines[step.number]]
         found.count(SHOWN, int(got != wanted), where)
 

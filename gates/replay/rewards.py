@@ -12,7 +12,7 @@ import numpy as np
 from gates.model import Array, UnsupportedError
 from gates.replay.measure import Measures
 from gates.replay.run import Run
-from gates.replay.trace import Rollout, Step
+from gates.replay.trace import Rollout
 
 TEXT = "completions whose text is not that of their tokens"
 RAW = "error of a reward"
@@ -45,14 +45,9 @@ def replay(run: Run) -> Measures:
         found.distance(TOTAL, rollout.weights, weights, f"{where}, weights")
     for step in trace.steps:
         if step.arrays:
-            found.distance(TOTAL, step.arrays["totals"], _learned_totals(step), f"step {step.number}")
+            totals = step.gathered(lambda rollout: rollout.totals)
+            found.distance(TOTAL, step.arrays["totals"], totals, f"step {step.number}")
     return found
-
-
-def _learned_totals(step: Step) -> Array:
-    """Return the totals of the rows that a step learned from, found among its rollouts by prompt and tokens."""
-    totals = {key: total for rollout in step.rollouts for key, total in rollout.by_row(rollout.totals).items()}
-    return np.array([totals.get(key, np.nan) for key in step.keys])
 
 
 def _column(function: Mapping[str, Any], rollout: Rollout) -> Array:

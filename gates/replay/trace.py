@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -62,11 +62,6 @@ class Rollout:
         """Return a row's tokens."""
         return self.tokens[row, : self.lengths[row]]
 
-    def by_row(self, values: Array) -> dict[tuple[int, bytes], Array]:
-        """Return values of rows by prompt and tokens, as `Step.keys` has them."""
-        prompts = np.repeat(self.prompts, self.group_size)
-        return {(int(prompts[row]), self.completion(row).tobytes()): value for row, value in enumerate(values)}
-
 
 @dataclass(frozen=True)
 class Update:
@@ -121,13 +116,35 @@ class Step:
         return [known[int(prompt)] for prompt in self.arrays["prompts"] for _ in range(self.group_size)]
 
     @cached_property
-    def keys(self) -> list[tuple[int, bytes]]:
-        """The prompt and the tokens of each row, by which it is found among the rollouts."""
-        tokens, size = self.arrays["tokens"], self.group_size
-        return [
-            (int(self.arrays["prompts"][row // size]), tokens[row][tokens[row] >= 0].tobytes())
-            for row in range(len(tokens))
+    def sources(self) -> list[tuple[int, int]]:
+        """For each row the rollout and the row that it is; (-1, -1) if it is none. Groups stand in the order of the rollouts."""
+        size, tokens = self.group_size, self.arrays["tokens"]
+        groups = [
+            (number, place) for number, rollout in enumerate(self.rollouts) for place in range(len(rollout.prompts))
         ]
+        found: list[tuple[int, int]] = []
+        for group, prompt in enumerate(self.arrays["prompts"].tolist()):
+            rows = tokens[group * size : (group + 1) * size]
+            at = next((n for n, (number, place) in enumerate(groups) if self._is(number, place, prompt, rows)), None)
+            if at is None:
+                found += [(-1, -1)] * size
+                continue
+            number, place = groups[at]
+            groups = groups[at + 1 :]
+            found += [(number, place * size + row) for row in range(size)]
+        return found
+
+    def _is(self, number: int, place: int, prompt: int, rows: Array) -> bool:
+        """Return whether a group of a rollout has this prompt and these tokens (G, T)."""
+        rollout, size = self.rollouts[number], len(rows)
+        own = rollout.tokens[place * size : (place + 1) * size]
+        return int(rollout.prompts[place]) == prompt and np.array_equal(own, rows)
+
+    def gathered(self, values: Callable[[Rollout], Array]) -> Array:
+        """Return for each row its value in the rollouts, or NaN."""
+        of_rollouts = [np.asarray(values(rollout)) for rollout in self.rollouts]
+        unknown = np.full(of_rollouts[0].shape[1:], np.nan)
+        return np.stack([of_rollouts[number][row] if number >= 0 else unknown for number, row in self.sources])
 
 
 @dataclass(frozen=True)

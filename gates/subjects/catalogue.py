@@ -27,7 +27,6 @@ MODEL = (  # ops with matrix products
     "importance_ratios",
     "train_step",
     "train_run",
-    "traced_run",
     "sampled_and_scored",
     "step_logprobs",
     "lora_linear",
@@ -54,6 +53,7 @@ TRAINER = (
     "decode_tokens",
     "training_step",
     "resolve_config",
+    "traced_run",
     *MODEL,
 )
 SHIPPED = {

@@ -18,6 +18,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.index-after-drop",
@@ -28,6 +29,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("dpo",),
 )
 in_trainer(
     "trainer.engine.bos-missing",
@@ -38,6 +40,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("reinforce-stored",),
 )
 in_trainer(
     "trainer.engine.pair-ends-with-first-eos",
@@ -48,6 +51,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("dpo",),
 )
 in_trainer(
     "trainer.engine.one-eos-only",
@@ -58,6 +62,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("gspo-truncated",),
 )
 in_trainer(
     "trainer.engine.repeated-prompt-same-draws",
@@ -68,6 +73,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.resample-same-prompts",
@@ -78,6 +84,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("dapo-resampled",),
 )
 in_trainer(
     "trainer.engine.filter-order-ignored",
@@ -88,6 +95,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("rloo-kl-in-reward",),
 )
 in_trainer(
     "trainer.engine.behaviour-unfiltered",
@@ -98,6 +106,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("dr-grpo-4-bit",),
 )
 in_trainer(
     "trainer.engine.rollout-one-step-stale",
@@ -108,6 +117,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.prefix-cache-kept",
@@ -118,6 +128,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
+    cases=("gmpo-soft-cap",),
 )
 in_trainer(
     "trainer.engine.truncated-loses-last-token",
@@ -128,6 +139,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.rewards",),
+    cases=("gspo-truncated",),
 )
 in_trainer(
     "trainer.engine.columns-tiled",
@@ -138,6 +150,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.rewards",),
+    cases=("gmpo-soft-cap",),
 )
 in_trainer(
     "trainer.engine.weights-by-sorted-name",
@@ -148,6 +161,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.rewards",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.dynamic-sampling-by-total",
@@ -158,6 +172,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.advantages",),
+    cases=("dapo-resampled",),
 )
 in_trainer(
     "trainer.engine.overlong-after-limit",
@@ -168,6 +183,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.advantages",),
+    cases=("dapo-resampled",),
 )
 in_trainer(
     "trainer.engine.kl-in-reward-mean",
@@ -178,6 +194,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.advantages",),
+    cases=("rloo-kl-in-reward",),
 )
 in_trainer(
     "trainer.engine.kl-swapped",
@@ -188,6 +205,7 @@ in_trainer(
     theme="normalisation",
     symptom=SHOWN,
     caught_by=("trainer.replay.gradient",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.entropy-threshold-per-micro-batch",
@@ -198,6 +216,7 @@ in_trainer(
     theme="normalisation",
     symptom=SHOWN,
     caught_by=("trainer.replay.gradient",),
+    cases=("sapo-hybrid",),
 )
 in_trainer(
     "trainer.engine.truncation-by-length",
@@ -208,6 +227,7 @@ in_trainer(
     theme="ratio and rollout",
     symptom=SHOWN,
     caught_by=("trainer.replay.log-probs",),
+    cases=("gspo-truncated",),
 )
 in_trainer(
     "trainer.engine.correction-from-current-policy",
@@ -218,6 +238,7 @@ in_trainer(
     theme="normalisation",
     symptom=SHOWN,
     caught_by=("trainer.replay.gradient",),
+    cases=("dr-grpo-4-bit",),
 )
 in_trainer(
     "trainer.engine.old-with-dropout",
@@ -228,6 +249,7 @@ in_trainer(
     theme="ratio and rollout",
     symptom=SHOWN,
     caught_by=("trainer.replay.log-probs",),
+    cases=("best-of-n-dropout",),
 )
 in_trainer(
     "trainer.engine.reference-keeps-embedding-adapters",
@@ -238,6 +260,7 @@ in_trainer(
     theme="ratio and rollout",
     symptom=SHOWN,
     caught_by=("trainer.replay.log-probs",),
+    cases=("cispo-experts",),
 )
 in_trainer(
     "trainer.engine.head-without-cap",
@@ -248,6 +271,7 @@ in_trainer(
     theme="ratio and rollout",
     symptom=SHOWN,
     caught_by=("trainer.replay.log-probs",),
+    cases=("gmpo-soft-cap",),
 )
 in_trainer(
     "trainer.engine.head-scores-not-raised",
@@ -258,6 +282,7 @@ in_trainer(
     theme="ratio and rollout",
     symptom=SHOWN,
     caught_by=("trainer.replay.log-probs",),
+    cases=("ppo-dora",),
 )
 in_trainer(
     "trainer.engine.micro-batches-equal-weight",
@@ -268,6 +293,7 @@ in_trainer(
     theme="normalisation",
     symptom=SHOWN,
     caught_by=("trainer.replay.gradient",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.adam-without-bias-correction",
@@ -278,6 +304,7 @@ in_trainer(
     theme="state and resume",
     symptom=SHOWN,
     caught_by=("trainer.replay.optimizer",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.adapters-rounded",
@@ -288,6 +315,7 @@ in_trainer(
     theme="state and resume",
     symptom=SHOWN,
     caught_by=("trainer.replay.optimizer",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.routers-adapted",
@@ -298,6 +326,7 @@ in_trainer(
     theme="state and resume",
     symptom=SHOWN,
     caught_by=("trainer.replay.optimizer",),
+    cases=("cispo-experts",),
 )
 in_trainer(
     "trainer.engine.adam-step-count-lost",
@@ -308,6 +337,7 @@ in_trainer(
     theme="state and resume",
     symptom=SHOWN,
     caught_by=("trainer.replay.optimizer",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.checkpoint-before-update",
@@ -318,6 +348,7 @@ in_trainer(
     theme="state and resume",
     symptom=SHOWN,
     caught_by=("trainer.replay.optimizer",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.evaluation-mean-of-means",
@@ -328,6 +359,7 @@ in_trainer(
     theme="metrics",
     symptom=SHOWN,
     caught_by=("trainer.replay.metrics",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.metrics-of-last-update",
@@ -338,6 +370,7 @@ in_trainer(
     theme="metrics",
     symptom=SHOWN,
     caught_by=("trainer.replay.metrics",),
+    cases=("grpo-kl-resumed",),
 )
 in_trainer(
     "trainer.engine.robust-for-conservative",
@@ -348,6 +381,7 @@ in_trainer(
     theme="normalisation",
     symptom=SHOWN,
     caught_by=("trainer.replay.gradient",),
+    cases=("dpo",),
 )
 in_trainer(
     "trainer.engine.tie-prefers-second",
@@ -358,6 +392,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.advantages",),
+    cases=("online-dpo",),
 )
 in_trainer(
     "trainer.engine.unscored-wins",
@@ -368,4 +403,5 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.advantages",),
+    cases=("best-of-n-dropout",),
 )

@@ -11,7 +11,7 @@ SHOWN = "No curve shows it."
 
 
 def _replayed(
-    name: str, target: str, patch: str, mistake: str, arises: str, *, caught_by: str, symptom: str = SHOWN, theme: str
+    name: str, target: str, patch: str, mistake: str, arises: str, *, case: str, caught_by: str, theme: str
 ) -> None:
     in_trainer(
         f"trainer.replay.{name}",
@@ -20,8 +20,9 @@ def _replayed(
         mistake=mistake,
         arises=arises,
         theme=theme,
-        symptom=symptom,
+        symptom=SHOWN,
         caught_by=(f"trainer.replay.{caught_by}",),
+        cases=(case,),
     )
 
 
@@ -39,6 +40,7 @@ rollouts(
     f"{ROWS}:position_at_rest",
     "every step takes the first prompts of the data",
     "a data loader that is made anew in each step",
+    case="grpo-kl-resumed",
 )
 rollouts(
     "order-of-the-first-epoch",
@@ -46,6 +48,7 @@ rollouts(
     f"{ROWS}:order_of_the_first_epoch",
     "every epoch has the order of the first",
     "a sampler whose epoch is never set",
+    case="grpo-kl-resumed",
 )
 rollouts(
     "round-at-rest",
@@ -53,6 +56,7 @@ rollouts(
     f"{ROWS}:round_at_rest",
     "a prompt that comes again draws the completions of its first time",
     "a seed of the rollout that does not depend on the step",
+    case="grpo-kl-resumed",
 )
 rollouts(
     "tokenizers-end-alone",
@@ -60,6 +64,7 @@ rollouts(
     f"{ROWS}:tokenizers_end_alone",
     "rows end at the tokenizer's end token, and go on past those of generation_config.json",
     "stop ids that are read from the tokenizer alone",
+    case="gspo-truncated",
 )
 rollouts(
     "filters-dropped",
@@ -67,6 +72,7 @@ rollouts(
     f"{ROWS}:filters_dropped",
     "top-k and top-p are configured and not asked for",
     "a request that is built from some of the settings",
+    case="dr-grpo-4-bit",
 )
 rollouts(
     "evaluation-on-the-same-keys",
@@ -74,6 +80,7 @@ rollouts(
     f"{ROWS}:evaluation_on_the_same_keys",
     "an evaluation draws with keys that a rollout used",
     "a seed that evaluation and training share",
+    case="grpo-kl-resumed",
 )
 rewards(
     "end-token-in-text",
@@ -81,6 +88,7 @@ rewards(
     f"{ROWS}:end_token_in_text",
     "reward functions see the end token as text",
     "decoding without skipping what ends a row",
+    case="gspo-truncated",
 )
 rewards(
     "rewards-of-the-next-row",
@@ -88,6 +96,7 @@ rewards(
     f"{ROWS}:rewards_of_the_next_row",
     "each completion has the reward of the one before it",
     "results of a pool of workers in the order in which they ended",
+    case="grpo-kl-resumed",
 )
 rewards(
     "weights-left-out",
@@ -95,6 +104,7 @@ rewards(
     f"{ROWS}:weights_left_out",
     "rewards are added up without their weights",
     "weights that are read and not passed on",
+    case="grpo-kl-resumed",
 )
 advantages(
     "first-groups-kept",
@@ -102,6 +112,7 @@ advantages(
     f"{ROWS}:first_rows_of_a_step",
     "as many groups are kept as have a signal, but the first ones",
     "a count in place of a mask",
+    case="dapo-resampled",
 )
 advantages(
     "whole-batch-as-group",
@@ -109,6 +120,7 @@ advantages(
     f"{ROWS}:whole_batch_as_group",
     "the baseline of a completion is the mean of all prompts",
     "rewards that are flattened before they are compared",
+    case="grpo-kl-resumed",
 )
 advantages(
     "penalty-added",
@@ -116,6 +128,7 @@ advantages(
     f"{ROWS}:penalty_added",
     "the KL raises the reward",
     "a sign that is put in twice",
+    case="rloo-kl-in-reward",
 )
 log_probs(
     "reference-late-by-one",
@@ -123,6 +136,7 @@ log_probs(
     f"{ROWS}:late_by_one",
     "log-probs of the reference are one slot late",
     "labels that are shifted once more",
+    case="grpo-kl-resumed",
 )
 log_probs(
     "reference-at-one",
@@ -130,6 +144,7 @@ log_probs(
     f"{ROWS}:reference_at_one",
     "the reference is scored at temperature 1, the policy at another",
     "a temperature that only one of two passes divides by",
+    case="online-dpo",
 )
 log_probs(
     "reference-with-adapters",
@@ -137,6 +152,7 @@ log_probs(
     f"{ROWS}:reference_with_adapters",
     "the reference is the policy of the step, adapters included",
     "adapters that are not switched off",
+    case="grpo-kl-resumed",
 )
 log_probs(
     "truncated-rows-train",
@@ -144,6 +160,7 @@ log_probs(
     f"{ROWS}:truncated_rows_train",
     "completions without an end token train although they should be masked",
     "an option that is read and never applied",
+    case="gspo-truncated",
 )
 log_probs(
     "entropy-at-one",
@@ -151,6 +168,7 @@ log_probs(
     f"{ROWS}:entropy_at_one",
     "the entropy is that of temperature 1",
     "an entropy of raw logits",
+    case="sapo-hybrid",
 )
 gradient(
     "last-micro-batch-lost",
@@ -158,6 +176,7 @@ gradient(
     f"{UPDATES}:last_micro_batch_lost",
     "the last micro-batch of a step is left out",
     "drop_last in a loader of micro-batches",
+    case="grpo-kl-resumed",
 )
 gradient(
     "mean-of-micro-batches",
@@ -165,6 +184,7 @@ gradient(
     f"{UPDATES}:mean_of_micro_batches",
     "the gradient is divided by the number of micro-batches once more",
     "a loss that already divides by the counts of the step",
+    case="grpo-kl-resumed",
 )
 gradient(
     "clip-of-each-micro-batch",
@@ -172,6 +192,7 @@ gradient(
     f"{UPDATES}:clip_of_each_micro_batch",
     "the norm of each micro-batch's gradient is clipped",
     "a clip that is called after each backward pass",
+    case="grpo-kl-resumed",
 )
 gradient(
     "entropy-lowered",
@@ -179,6 +200,7 @@ gradient(
     f"{UPDATES}:entropy_lowered",
     "the entropy bonus lowers the entropy",
     "a sign that is wrong",
+    case="dapo-resampled",
 )
 gradient(
     "kl-weighed-twice",
@@ -186,6 +208,7 @@ gradient(
     f"{UPDATES}:kl_weighed_twice",
     "the KL is multiplied by beta twice",
     "a coefficient in the estimate and in the loss",
+    case="grpo-kl-resumed",
 )
 gradient(
     "one-token-too-many",
@@ -193,6 +216,7 @@ gradient(
     f"{UPDATES}:tokens_of_all_slots",
     "each row counts one token too many in the denominators",
     "lengths that include the last prompt token",
+    case="dapo-resampled",
 )
 optimizer(
     "schedule-a-step-late",
@@ -200,6 +224,7 @@ optimizer(
     f"{UPDATES}:schedule_a_step_late",
     "each step has the learning rate of the one before",
     "a schedule that is advanced after it is read",
+    case="grpo-kl-resumed",
 )
 optimizer(
     "warm-up-from-zero",
@@ -207,6 +232,7 @@ optimizer(
     f"{UPDATES}:warm_up_from_zero",
     "the first step has rate 0",
     "a warm-up that counts from 0",
+    case="grpo-kl-resumed",
 )
 optimizer(
     "moments-lost-on-resume",
@@ -214,6 +240,7 @@ optimizer(
     f"{UPDATES}:moments_lost_on_resume",
     "a resumed run begins with empty moments",
     "a checkpoint without the optimizer",
+    case="grpo-kl-resumed",
 )
 rollouts(
     "position-lost-on-resume",
@@ -221,6 +248,7 @@ rollouts(
     f"{UPDATES}:position_lost_on_resume",
     "a resumed run begins with the first prompts of the data",
     "a loader whose place is not saved",
+    case="grpo-kl-resumed",
 )
 optimizer(
     "no-bias-correction",
@@ -228,6 +256,7 @@ optimizer(
     f"{UPDATES}:no_bias_correction",
     "Adam's moments are not corrected",
     "the default of the library",
+    case="grpo-kl-resumed",
 )
 optimizer(
     "norm-not-clipped",
@@ -235,6 +264,7 @@ optimizer(
     f"{UPDATES}:no_clip",
     "the norm of the gradient is measured and not clipped",
     "a clip whose result is not used",
+    case="grpo-kl-resumed",
 )
 optimizer(
     "norm-of-one-array",
@@ -242,6 +272,7 @@ optimizer(
     f"{UPDATES}:norm_of_the_last_array",
     "the norm is that of the largest array alone",
     "a norm for each parameter",
+    case="grpo-kl-resumed",
 )
 optimizer(
     "adapters-in-half",
@@ -249,6 +280,7 @@ optimizer(
     f"{UPDATES}:weights_in_half",
     "adapters are rounded to bfloat16 after each update",
     "master weights that were left out",
+    case="grpo-kl-resumed",
 )
 metrics(
     "reward-of-first-rows",
@@ -256,6 +288,7 @@ metrics(
     f"{UPDATES}:mean_with_unscored",
     "the mean reward is that of the first completion of each prompt",
     "a stride that is left over",
+    case="grpo-kl-resumed",
 )
 metrics(
     "length-without-end",
@@ -263,6 +296,7 @@ metrics(
     f"{UPDATES}:length_without_end",
     "the mean length does not count end tokens",
     "lengths of decoded text",
+    case="gspo-truncated",
 )
 metrics(
     "rewards-of-other-rows-shown",
@@ -270,4 +304,5 @@ metrics(
     f"{UPDATES}:first_rows_shown_with_other_rewards",
     "completions are shown beside the rewards of other rows",
     "a table that is sorted in one column",
+    case="grpo-kl-resumed",
 )
