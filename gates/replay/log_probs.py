@@ -64,6 +64,9 @@ def _update(run: Run, step: Step, update: Update, lengths: Array, found: Measure
     width = arrays["policy"].shape[1]
     want = np.arange(width) < lengths[:, None]
     found.count(MASK, arrays["mask"].astype(np.bool_) != want, where)
+    found.count(
+        MASK, int(lengths.max(initial=0)) > width, f"{where}: {width} slots for {lengths.max(initial=0)} tokens"
+    )
     for name in CONSTANT:
         if name in arrays and name in step.arrays:
             wrong = np.asarray((want & (arrays[name] != step.arrays[name][update.rows])).any(1))

@@ -17,10 +17,12 @@ RATE = "error of a learning rate"
 NORM = "error of a gradient's norm"
 STEPPED = "error of an adapter after an update, in its rounding"
 KEPT = "adapters that change between updates"
+LAYERS = "layers with an adapter that should have none, or the reverse"
 BEGIN = "adapters that are not neutral before the first update"
-QUANTITIES = (RATE, NORM, STEPPED, KEPT, BEGIN)
+QUANTITIES = (RATE, NORM, STEPPED, KEPT, LAYERS, BEGIN)
 U = 2.0**-24  # of float32
 ROUNDINGS = 64  # of float32 in a step of Adam and in its moments
+ROUTERS = (".mlp.gate", ".block_sparse_moe.gate", ".mlp.shared_expert_gate")  # the layers that choose experts
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of Muon
 
 
@@ -30,6 +32,8 @@ def replay(run: Run) -> Measures:
     trace, settings = run.trace, run.trace.config["optimizer"]
     optimizer = OPTIMIZERS[settings["name"]](settings)
     last: Mapping[str, Array] = trace.first
+    apart = _layers(run) ^ {name.rpartition(".")[0] for name in last}
+    found.count(LAYERS, len(apart), ", ".join(sorted(apart)[:3]))
     found.count(BEGIN, sum(bool(values.any()) for name, values in last.items() if name.endswith("lora_b")), "step 1")
     for step in trace.steps:
         where = f"step {step.number}"
@@ -41,6 +45,20 @@ def replay(run: Run) -> Measures:
             _stepped(update, optimizer, rate, settings, found)
             last = update.after
     return found
+
+
+def _layers(run: Run) -> set[str]:
+    """Return the layers that should have an adapter: each projection of a block but routers, or what is named."""
+    settings = run.trace.config["adapter"]
+    chosen = set()
+    for name in run.base.linear_layers:
+        router = name.endswith(ROUTERS)
+        fits = any(f".{name}".endswith(f".{target}") for target in settings["targets"])
+        plain = not settings["targets"] and ".layers." in name and not router
+        embedding = settings["embeddings"] and name.endswith("embed_tokens")
+        if fits or plain or embedding or (settings["routers"] and router):
+            chosen.add(name)
+    return chosen
 
 
 def learning_rate(settings: Mapping[str, Any], step: int, steps: int) -> float:

@@ -35,7 +35,7 @@ def replay(run: Run) -> Measures:
             ids = rollout.completion(row)[: int(rollout.lengths[row]) - bool(rollout.ended[row])]
             text = run.tokenizer.decode(ids.tolist(), skip_special_tokens=False)
             found.count(TEXT, int(text != rollout.texts["completions"][row]), f"{where}, row {row + 1}: {text!r}")
-        wanted = [_column(function, rollout) for function in functions]
+        wanted = [_column(run, function, rollout) for function in functions]
         if rollout.rewards.shape[1] != len(wanted):
             found.add(RAW, float("inf"), f"{where}: {rollout.rewards.shape[1]} functions, must be {len(wanted)}")
             continue
@@ -50,8 +50,13 @@ def replay(run: Run) -> Measures:
     return found
 
 
-def _column(function: Mapping[str, Any], rollout: Rollout) -> Array:
+def _column(run: Run, function: Mapping[str, Any], rollout: Rollout) -> Array:
     name = function["name"]
+    own = str(function.get("function", "")).rpartition(":")[2]
+    if name == "user" and own in run.users and run.rows is not None:
+        rows = [run.rows[index] for index in np.repeat(rollout.prompts, rollout.group_size)]
+        pairs = zip(rollout.texts["completions"], rows, strict=True)
+        return np.array([run.users[own](text, row) for text, row in pairs], np.float64)
     if name not in FUNCTIONS:
         raise UnsupportedError(f"the reward {name!r} cannot be replayed, known are {', '.join(FUNCTIONS)}")
     return np.array(FUNCTIONS[name](function, rollout), np.float64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,12 +22,14 @@ ROOM = 2e-4  # of a probability, and nats of a log-prob: what float32 does to lo
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "xtc_probability", "xtc_threshold", "repetition_penalty", "order")
 WHOLE = "prompts that an epoch repeats or leaves out"
 ORDERED = "epochs in the order of the data, or in that of another epoch"
+TEXT = "prompts or given completions whose tokens are not those of their text"
+STOPS = "end tokens of the model that are missing, or not its own"
 ASKED = "settings of a request that are not those in force"
 KEYS = "draws whose key was used before"
 ENDS = "rows that go on past an end token, or stop before one"
 DRAWN = "tokens that their key does not draw"
 RECORDED = "error of the sampler's log-probs in nats"
-QUANTITIES = (WHOLE, ORDERED, ASKED, KEYS, ENDS, DRAWN, RECORDED)
+QUANTITIES = (WHOLE, ORDERED, TEXT, STOPS, ASKED, KEYS, ENDS, DRAWN, RECORDED)
 
 
 def replay(run: Run) -> Measures:
@@ -33,12 +37,15 @@ def replay(run: Run) -> Measures:
     found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
     trace = run.trace
     _order(trace, found)
+    ends = end_ids(run.folder)
+    found.count(STOPS, len(ends ^ set(trace.eos_ids)), f"got {sorted(trace.eos_ids)}, want {sorted(ends)}")
     seen: set[tuple[int, ...]] = set()
     for where, rollout, adapters in _every(trace):
+        _texts(run, rollout, where, found)
         _asked(trace, rollout, where, found)
         _keys(rollout, where, seen, found)
-        _ends(rollout, run, where, found)
         if rollout.asked is not None:
+            _ends(rollout, run, where, found)
             _drawn(rollout, run.model(adapters), where, found)
     return found
 
@@ -75,6 +82,38 @@ def _order(trace: Trace, found: Measures) -> None:
         found.count(
             WHOLE, int(held_out != wanted), f"evaluation after step {evaluation.number}: prompts {held_out[:8]}"
         )
+
+
+def end_ids(folder: Path) -> set[int]:
+    """Return the tokens at which a model ends: those of generation_config.json, else config.json, else the tokenizer's."""
+    for name in ("generation_config.json", "config.json"):
+        content = json.loads((folder / name).read_text(encoding="utf-8")) if (folder / name).exists() else {}
+        if (ends := content.get("eos_token_id")) is not None:
+            return set(ends) if isinstance(ends, list) else {int(ends)}
+    return {_own_end(folder)}
+
+
+def _own_end(folder: Path) -> int:
+    """Return the tokenizer's own end token, with which its text ends."""
+    word = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))["eos_token"]
+    tokens = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["added_tokens"]
+    return next(int(token["id"]) for token in tokens if token["content"] == word)
+
+
+def _texts(run: Run, rollout: Rollout, where: str, found: Measures) -> None:
+    """Encode the prompts, and completions of the data, again; prompts of a file are compared with their rows too."""
+    data = run.trace.config["data"]
+    rows = run.rows
+    for place, (index, text) in enumerate(zip(rollout.prompts.tolist(), rollout.texts["prompts"], strict=True)):
+        at = f"{where}, prompt {index}: {text!r}"
+        found.count(TEXT, int(rows is not None and rows[index][data["prompt_column"]] != text), at)
+        if not data["chat"]:
+            found.count(TEXT, int(run.tokenizer.encode(text).ids != rollout.ids[place].tolist()), at)
+        if rollout.asked is None and rows is not None:
+            for side, column in enumerate(("chosen_column", "rejected_column")):
+                ids = run.tokenizer.encode(rows[index][data[column]], add_special_tokens=False).ids
+                given = rollout.completion(2 * place + side).tolist()
+                found.count(TEXT, int(given != [*ids, _own_end(run.folder)]), f"{at}, {data[column]}: {given}")
 
 
 def _asked(trace: Trace, rollout: Rollout, where: str, found: Measures) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -25,11 +26,15 @@ class Run:
         trace: of the run.
         folder: of the model.
         base: the model without adapters.
+        rows: of the data; None if they are not known.
+        users: reward functions of the user by name, of a completion and its row of the data.
     """
 
     trace: Trace
     folder: Path
     base: Model
+    rows: Sequence[Mapping[str, Any]] | None = None
+    users: Mapping[str, Callable[[str, Mapping[str, Any]], float]] = field(default_factory=dict)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -83,5 +88,5 @@ def load_run(folder: Path, model: Path) -> Run:
 def _wide(rows: Sequence[Array], width: int) -> Array:
     made = np.zeros((len(rows), width))
     for row, values in zip(made, rows, strict=True):
-        row[: len(values)] = values
+        row[: len(values)] = values[:width]
     return made

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from gates.families.trainer.op import TRACED_RUN
 from gates.families.trainer.steps import _built
@@ -17,13 +19,13 @@ from gates.model import Array, Case, Recipe, Trial
 from gates.replay.run import Run, load_run
 
 STEPS = 4
-COUNT = 9  # prompts: 7 train and 2 are held out, so that steps and epochs divide nothing evenly
+COUNT = 11  # prompts: 7 train and 4 are held out, so that steps and epochs divide nothing evenly
 PATTERN = {"name": "regex", "pattern": "[a-m]"}
 DIVERSITY = {"name": "diversity", "words": 1, "weight": 0.7}
 LENGTH = {"name": "length", "max_tokens": 8, "margin_tokens": 5, "weight": 0.4}
 BASE: Mapping[str, Mapping[str, Any]] = {
     "adapter": {"rank": 4},
-    "data": {"count": COUNT, "validation_rows": 2},
+    "data": {"count": COUNT, "validation_rows": 4},
     "rollout": {"samples_per_prompt": 4, "max_tokens": 8},
     "algorithm": {"name": "grpo"},
     "optimizer": {"learning_rate": 1e-2},
@@ -71,9 +73,8 @@ def replayed(t: Trial) -> Run:
     for name in VARIANTS:
         if spec.get(name):
             built = VARIANTS[name](built, t.folder / name)
-    path = _pairs(inputs, t.folder) if "pairs" in inputs["tables"]["data"].get("path", "") else None
-    own = {**inputs["tables"], "data": {**inputs["tables"]["data"], "path": str(path)}} if path else inputs["tables"]
-    given = {"model": {"path": str(built)}, "tables": own, "stops": inputs["stops"]}
+    sections = _with_files(inputs["tables"], t.folder)
+    given = {"model": {"path": str(built)}, "tables": sections, "stops": inputs["stops"]}
     instead = {"model": spec, "tables": inputs["tables"], "folder": "run"}
     answer = t.got_once(TRACED_RUN, instead=instead, **given, folder=str(t.folder / "run"))
     folder = t.folder / "read"
@@ -81,23 +82,44 @@ def replayed(t: Trial) -> Run:
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(np.asarray(data, np.uint8).tobytes())
-    return load_run(folder, built)
+    data = inputs["tables"]["data"]
+    return replace(load_run(folder, built), users=USERS, rows=rows(data["seed"]) if "path" in data else None)
 
 
-def _pairs(inputs: Mapping[str, Any], folder: Path) -> Path:
-    """Write pairs of completions, some of which begin alike."""
-    rng = np.random.default_rng(inputs["tables"]["data"]["seed"])
+def _with_files(sections: Tables, folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the sections with the paths of files that they name, which are written here: data, and a reward function."""
+    made = {section: dict(keys) for section, keys in sections.items()}
+    if "path" in made["data"]:
+        path = folder / made["data"]["path"]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows(made["data"]["seed"])), encoding="utf-8")
+        made["data"]["path"] = str(path)
+    functions = made["rewards"].get("functions", [])
+    if any(function["name"] == "user" for function in functions):
+        path = folder / "rewards.py"
+        path.write_text(PROGRAM, encoding="utf-8")
+        own = [{**f, "function": f"{path}:{f['function']}"} if f["name"] == "user" else f for f in functions]
+        made["rewards"]["functions"] = own
+    return made
+
+
+def rows(seed: int) -> list[dict[str, Any]]:
+    """Return rows of data: questions of which some are long, an answer, a word, and two completions."""
+    rng = np.random.default_rng(seed)
     words = ("three", "red", "12", "apples", "no", "a", "lake", "7")
-    lines = []
-    for _ in range(COUNT):
-        texts = [" ".join(rng.choice(words, size)) for size in rng.integers(1, 4, 2)]
-        texts[1] = texts[1] if texts[1] != texts[0] else f"{texts[1]}!"
-        lines.append(
-            {"prompt": f"{rng.integers(1, 99)}+{rng.integers(1, 99)}=", "chosen": texts[0], "rejected": texts[1]}
+    made = []
+    for number in range(COUNT):
+        chosen, rejected = (" ".join(rng.choice(words, size)) for size in rng.integers(1, 4, 2))
+        question = f"{rng.integers(1, 99)}+{rng.integers(1, 99)}="
+        made.append(
+            {
+                "prompt": f"{question} or {question} or {question}" if number in LONG else question,
+                "answer": int(rng.integers(0, 10)),
+                "word": "acegikmoqsuw"[number],
+                "chosen": chosen,
+                "rejected": rejected if rejected != chosen else f"{rejected}!",
+            }
         )
-    path = folder / "pairs.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
+    return made
 
 
 def _copied(built: Path, folder: Path, name: str, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -135,7 +157,32 @@ def _prepended(built: Path, folder: Path) -> Path:
     return _copied(built, folder, "tokenizer.json", change)
 
 
-VARIANTS: Mapping[str, Callable[[Path, Path], Path]] = {"ends": _several_ends, "prepended": _prepended}
+def _digits(built: Path, folder: Path) -> Path:
+    """Return a model whose logits of digits are three times as large, so that it answers questions now and then."""
+    shutil.copytree(built, folder)
+    (file,) = folder.glob("*.safetensors")
+    weights = load_file(file)
+    vocabulary = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+    weights["lm_head.weight"][[vocabulary[digit] for digit in "0123456789"]] *= 3.0
+    save_file(weights, file, metadata={"format": "mlx"})
+    return folder
+
+
+VARIANTS: Mapping[str, Callable[[Path, Path], Path]] = {
+    "ends": _several_ends,
+    "prepended": _prepended,
+    "digits": _digits,
+}
+LONG = (2, 5)  # rows with a long question
+PROGRAM = '''"""Reward functions of a user."""
+
+
+def marked(completions, word):
+    return [None if len(text) % 7 == 3 else float(one in text) for text, one in zip(completions, word)]
+'''
+USERS = {"marked": lambda text, row: float("nan") if len(text) % 7 == 3 else float(row["word"] in text)}
+MARKED = {"name": "user", "function": "marked", "unscored": True}
+ROWS = {"count": None, "kind": "jsonl", "path": "rows.jsonl"}
 SMALL: Mapping[str, Any] = {"seed": 11, "vocab": 272, "hidden": 16, "head_dim": 8, "heads": 2, "kv_heads": 1}
 
 
@@ -166,17 +213,20 @@ CASES = (
             "algorithm": _algorithm(
                 "dapo", {"entropy_bonus": 0.02, "overlong_limit": 8, "overlong_buffer": 4}, max_resamples=2
             ),
-            "rollout": {"samples_per_prompt": 2, "max_tokens": 6},
-            "rewards": {"functions": [{**PATTERN, "pattern": "[a-f]"}]},
-            "loop": {"minibatches": 2, "micro_batch_rows": 2},
+            "data": ROWS,
+            "rollout": {"samples_per_prompt": 6},
+            "rewards": {"functions": [{"name": "accuracy", "weight": 0.5}, PATTERN]},
+            "loop": {"minibatches": 2, "micro_batch_rows": 4},
         },
         stops=(1, 3),
+        digits=True,
+        **SMALL,
     ),
     _case(
         "rloo-kl-in-reward",
         {
             "algorithm": _algorithm("rloo", {"beta": 0.3}),
-            "rollout": {"top_p": 0.9, "temperature": 0.8},
+            "rollout": {"top_p": 0.9, "temperature": 0.8, "order": "mlx-lm"},
             "optimizer": {"name": "sgd", "momentum": 0.9, "weight_decay": 0.1, "learning_rate": 0.1},
             "loop": {"micro_batch_rows": 5},
         },
@@ -208,6 +258,7 @@ CASES = (
     _case(
         "cispo-experts",
         {
+            "adapter": {"embeddings": True},
             "algorithm": _algorithm("cispo", {"epsilon_low": 0.1, "beta": 0.1}),
             "loop": {"iterations": 2, "micro_batch_rows": 4},
             "rollout": {"xtc_probability": 0.5, "xtc_threshold": 0.05},
@@ -227,7 +278,8 @@ CASES = (
         "gmpo-soft-cap",
         {
             "algorithm": _algorithm("gmpo", {"beta": 0.1, "kl_estimator": "k2"}),
-            "rewards": {"functions": [PATTERN, DIVERSITY, LENGTH]},
+            "data": {**ROWS, "max_prompt_tokens": 12, "too_long": "drop", "validation_rows": 2},
+            "rewards": {"functions": [LENGTH, {**MARKED, "weight": 2.0}, DIVERSITY]},
             "loop": {"iterations": 2},
             "optimizer": {"max_gradient_norm": 0.02},
         },
@@ -268,20 +320,15 @@ CASES = (
     _case(
         "dpo",
         {
-            "algorithm": _algorithm("dpo", {"beta": 0.5}),
-            "data": {
-                "count": None,
-                "kind": "jsonl",
-                "path": "pairs.jsonl",
-                "prompt_column": "prompt",
-                "chosen_column": "chosen",
-                "rejected_column": "rejected",
-            },
+            "algorithm": _algorithm("dpo", {"beta": 0.5, "label_smoothing": 0.2}),
+            "data": {**ROWS, "chosen_column": "chosen", "rejected_column": "rejected"},
             "rollout": {"samples_per_prompt": 2, "max_tokens": 24},
             "rewards": {"functions": None},
             "loop": {"iterations": 2, "micro_batch_rows": 3},
         },
         stops=(3,),
+        ends=True,
+        **SMALL,
     ),
     _case(
         "online-dpo",
@@ -299,7 +346,8 @@ CASES = (
             "adapter": {"dropout": 0.3},
             "algorithm": _algorithm("best_of_n"),
             "loop": {"micro_batch_rows": 5, "iterations": 2},
-            "rewards": {"functions": [{"name": "accuracy"}, DIVERSITY]},
+            "data": ROWS,
+            "rewards": {"functions": [MARKED]},
         },
         stops=(1,),
     ),

@@ -25,6 +25,14 @@ class Model:
     modules: Modules
     vocabulary: int
 
+    @property
+    def linear_layers(self) -> list[str]:
+        """The paths of layers that multiply by a matrix or a stack of matrices, embeddings included."""
+        weights = self.modules.weights.items()
+        return [
+            n.removesuffix(".weight") for n, w in weights if n.endswith(".weight") and w.ndim > 1 and "conv" not in n
+        ]
+
     def adapted(
         self,
         arrays: Mapping[str, Array],

@@ -17,6 +17,8 @@ PREDECESSOR = "it is read from the trace, so that no rounding lies between"
 EXACT: Mapping[str, str] = {
     rollouts.WHOLE: "an epoch has each prompt once",
     rollouts.ORDERED: "with shuffling each epoch has an order of its own, else that of the data",
+    rollouts.TEXT: "a tokenizer gives one answer",
+    rollouts.STOPS: "the model's files name them",
     rollouts.ASKED: "what is asked is what is configured",
     rollouts.KEYS: "equal keys draw equal completions",
     rollouts.ENDS: "a row ends at its first end token, or at the limit",
@@ -28,6 +30,7 @@ EXACT: Mapping[str, str] = {
     log_probs.ROWS: PREDECESSOR,
     gradient.SPLIT: "each pass takes every row once, in micro-batches of the configured size",
     optimizer.KEPT: "adapters change in updates only",
+    optimizer.LAYERS: "adapters are where they were configured",
     optimizer.BEGIN: "B = 0, so that training begins at the base",
     metrics.NAMES: "every number has a definition",
     metrics.LINES: "a step has one line, in order",

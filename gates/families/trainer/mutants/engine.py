@@ -29,7 +29,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
-    cases=("dpo",),
+    cases=("gmpo-soft-cap",),
 )
 in_trainer(
     "trainer.engine.bos-missing",
@@ -281,8 +281,7 @@ in_trainer(
     arises="the cast was removed to save memory",
     theme="ratio and rollout",
     symptom=SHOWN,
-    caught_by=("trainer.replay.log-probs",),
-    cases=("ppo-dora",),
+    caught_by=("scoring.half-logits.upcast",),
 )
 in_trainer(
     "trainer.engine.micro-batches-equal-weight",
