@@ -34,7 +34,7 @@ BASE: Mapping[str, Mapping[str, Any]] = {
     "output": {"checkpoint_every_steps": 2, "completions_every_steps": 2, "console": False},
 }
 Tables = Mapping[str, Mapping[str, Any]]
-ENDS = [2, *range(11, 272, 20)]  # ids of the tiny tokenizer; the first is its own end token
+ENDS = [1, 2, *range(11, 272, 20)]  # ids of the tiny tokenizer, whose own end token is 2
 
 
 def tables(changes: Tables, seed: int) -> dict[str, dict[str, Any]]:
@@ -215,7 +215,7 @@ CASES = (
             ),
             "data": ROWS,
             "rollout": {"samples_per_prompt": 6},
-            "rewards": {"functions": [{"name": "accuracy", "weight": 0.5}, PATTERN]},
+            "rewards": {"functions": [{"name": "accuracy", "weight": 0.5}, {**PATTERN, "pattern": "[02468]$"}]},
             "loop": {"minibatches": 2, "micro_batch_rows": 4},
         },
         stops=(1, 3),
@@ -289,8 +289,19 @@ CASES = (
     _case(
         "luspo-logit-scale",
         {
-            "algorithm": _algorithm("luspo", {"advantage": "normalise-then-sum"}),
-            "rollout": {"repetition_penalty": 1.3},
+            "algorithm": _algorithm(
+                "luspo",
+                {"advantage": "normalise-then-sum", "beta": 0.1, "correction": "tis", "correction_level": "seq_sum"},
+                sampling_logprobs="behaviour",
+            ),
+            "rollout": {"repetition_penalty": 1.3, "temperature": 0.9, "top_p": 0.95},
+            "optimizer": {
+                "name": "adamw",
+                "weight_decay": 0.05,
+                "schedule": "linear",
+                "warmup_steps": 1,
+                "max_gradient_norm": 0.05,
+            },
             "loop": {"minibatches": 3},
         },
         family="cohere",
@@ -298,11 +309,24 @@ CASES = (
     _case(
         "reinforce-stored",
         {
-            "algorithm": _algorithm("reinforce++", {"entropy_bonus": 0.05}, old_logprobs="stored"),
-            "rollout": {"samples_per_prompt": 1},
+            "algorithm": _algorithm(
+                "reinforce++",
+                {"entropy_bonus": 0.05, "beta": 0.1, "correction": "mis", "correction_high": 1.2},
+                old_logprobs="stored",
+                sampling_logprobs="behaviour",
+            ),
+            "rollout": {"samples_per_prompt": 1, "temperature": 0.8, "top_p": 0.9},
+            "optimizer": {
+                "name": "adamw",
+                "weight_decay": 0.1,
+                "schedule": "cosine",
+                "warmup_steps": 1,
+                "max_gradient_norm": 0.05,
+            },
             "data": {"validation_rows": 0},
             "loop": {"prompts_per_step": 5, "micro_batch_rows": 2, "evaluate_every_steps": 0},
         },
+        stops=(3,),
         prepended=True,
         **SMALL,
     ),
