@@ -139,7 +139,7 @@ class UnsupportedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to build a model or a data set. The worker builds it, so that the judge needs no framework."""
+    """How to build a model, which the worker does so that the judge needs no framework, or how a gate draws prompts."""
 
     kind: Literal["model", "data"]
     spec: Mapping[str, Wire]
