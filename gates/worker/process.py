@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gates.errors import FaultError, scarce, sentence
-from gates.model import RECORDED, ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
+from gates.model import RECORDED, ConfigurationError, Outcome, OutcomeKind, Recipe, Subject, Wire
+from gates.provided import Provided
 from gates.worker import channels, frames, handshake, worker
 from gates.worker.handshake import Hello as Hello  # noqa: PLC0414  of `Worker.hello`
 from gates.worker.recorded import RecordedCalls
