@@ -117,7 +117,7 @@ def test_rows_of_280_tokens(family: str, samples: int) -> None:
     """Growing, compacted and rotating caches give the naive path's tokens to the end."""
     model = {"family": family, "vocab": 272}
     small = {"model": model, "prompts": [PROMPTS[0], PROMPTS[2]], "samples": samples, "max_tokens": 280}
-    ends = {"eos_ids": np.arange(20, 22), "temperature": 1.0, "top_p": 1.0, "seed": 9}
+    ends = {"eos_ids": np.arange(20, 22), "temperature": 1.0, "top_p": 1.0, "seed": 28}
     slow = _run(family, "naive", **small, **ends)
     assert slow["lengths"].max() > 200
     for path in [*PATHS, *(["compiled"] if family in COMPILED else [])]:
