@@ -21,7 +21,7 @@ import proofs
 
 RECORD = proofs.ROOT / "results" / "trainer" / "families.jsonl"
 LIMIT_S = 120
-PROMPTS = ["7", "12+7=", "Ann has 3 apples and Bob has 25 more than she. How many have both of them in all?"]
+TEXTS = ["7", "12+7=", "Ann has 3 apples and Bob has 25 more than she. How many have both of them in all?"]
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 3, "b_std": 0.1}
 PATHS = {
     "compiled": "train; rollouts in one batch, compiled",
@@ -33,27 +33,29 @@ PATHS = {
 
 def tried(family: str) -> dict[str, Any]:
     """Return the trainer's results with a tiny model of the family, in this process."""
+    from gates.families.rollout.prompts import encoded  # noqa: PLC0415
     from gates.subjects.mlx_trainer import subject  # noqa: PLC0415
     from gates_reference.trainer import model as models  # noqa: PLC0415
     from gates_reference.trainer import smoke  # noqa: PLC0415
 
     model = {"family": family}
+    prompts = [encoded(text) for text in TEXTS]
     try:
         models.load(model)
     except Exception as error:  # noqa: BLE001  the family's class or transformers may raise anything
         return _failed("built", error)
     try:
         report = smoke.run(model, ADAPTER)
-        drawing = {"model": model, "prompts": PROMPTS, "samples": 2, "max_tokens": 12, "temperature": 1.0, "seed": 5}
+        drawing = {"model": model, "prompts": prompts, "samples": 2, "max_tokens": 12, "temperature": 1.0, "seed": 5}
         drawing |= {"eos_ids": np.arange(20, 30), "adapter": ADAPTER}
         slow, fast = (subject.rollout(**drawing, path=path) for path in ("naive", "auto"))
         step = subject.train_step(
             model=model,
             adapter=ADAPTER,
-            prompt_tokens=[slow["prompt_tokens"][i] for i, _ in slow["rows"]],
+            prompt_tokens=[prompts[i] for i, _ in slow["rows"]],
             tokens=slow["tokens"],
             lengths=slow["lengths"],
-            rewards=np.tile(np.array([1.0, 0.0], np.float32), len(PROMPTS)),
+            rewards=np.tile(np.array([1.0, 0.0], np.float32), len(prompts)),
             group_size=2,
             learning_rate=1e-2,
             beta=0.04,

@@ -11,7 +11,8 @@ from gates.diagnosis import samples
 from gates.diagnosis.diagnose import identify
 from gates.diagnosis.named import Diagnosis
 from gates.families.program import Inputs, Program, Sample
-from gates.model import NEUTRAL, Case, Gate, Subject, UnsupportedError, asks
+from gates.model import Case, Gate, Subject, UnsupportedError
+from gates.provided import NEUTRAL, asks
 from gates.run.choices import chosen
 from gates.run.judge import lacking
 from gates.run.plan import PlannedCase, case_seed

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from gates.model import Gate, Provided, Wire
+from gates.model import Gate, Wire
 from gates.nearest import hint, nearest
+from gates.provided import Provided
 from gates.report.ops import conventions_of, ops_of
 from gates.run.engines.subject_workers import MODEL_HASH
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gates.model import NEUTRAL, ConfigurationError, Op, Wire
+from gates.model import ConfigurationError, Op, Wire
+from gates.provided import NEUTRAL
 from gates.report import scaffold_frameworks as frameworks
 from gates.report.conventions import explained
 from gates.report.ops import output_words

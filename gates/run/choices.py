@@ -9,7 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from gates.model import Case, Gate, Op, Provided, UnsupportedError, Wire
+from gates.model import Case, Gate, Op, UnsupportedError, Wire
+from gates.provided import Provided
 from gates.run.plan import PlannedCase
 from gates.worker.process import Hello
 

@@ -18,7 +18,6 @@ from gates.model import (
     Grade,
     Level,
     Outcome,
-    Provided,
     Recipe,
     Status,
     SubjectFaultError,
@@ -27,6 +26,7 @@ from gates.model import (
     Wire,
 )
 from gates.nearest import nearest
+from gates.provided import Provided
 from gates.registry import REGISTRY
 from gates.run.choices import chosen
 from gates.run.inputs import drawn, with_model

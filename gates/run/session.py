@@ -24,13 +24,13 @@ from gates.model import (
     Gate,
     Grade,
     Mutant,
-    Provided,
     Status,
     Subject,
     Verdict,
     failing,
 )
 from gates.nearest import hint
+from gates.provided import Provided
 from gates.registry import selects
 from gates.results import machine
 from gates.results.integrity import HELD_BY

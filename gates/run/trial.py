@@ -15,7 +15,6 @@ import numpy as np
 from gates.model import (
     IN_FLOAT32,
     IN_LIMITS,
-    NEUTRAL,
     Array,
     Case,
     Evidence,
@@ -24,16 +23,15 @@ from gates.model import (
     Op,
     Outcome,
     Output,
-    Provided,
     Recipe,
     Relation,
     Role,
     SubjectFaultError,
     UnsupportedError,
     Wire,
-    asks,
     precondition,
 )
+from gates.provided import NEUTRAL, Provided, asks
 from gates.run.compare import worst, worst_claimed
 from gates.run.oracle_cache import OracleCache
 

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from gates.model import NOT_JUDGED, Provided, Verdict
+from gates.model import NOT_JUDGED, Verdict
+from gates.provided import Provided
 from gates.results.records import SubjectRecord, VerdictRecord
 
 FEW = 2  # reasons that are quoted

@@ -8,54 +8,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from gates.model import Recipe
 from gates.shrink.flatten import last
 
 CUT = "cut"  # the key of the limits of every rollout in the inputs
-PROMPTS, SAMPLES, TOKENS, STYLE = "prompts", "samples", "max_tokens", "style"
+PROMPTS, SAMPLES, TOKENS = "prompts", "samples", "max_tokens"
 RUN = (("loop", "steps"), ("loop", "prompts_per_step"), ("rollout", "samples_per_prompt"), ("rollout", "max_tokens"))
 DRAWS = "draws"  # the smallest number of compared draws; a quick run takes a tenth
 AMOUNTS = frozenset((PROMPTS, SAMPLES, TOKENS, DRAWS, "count", *(name for _, name in RUN)))
 IN_CUT = frozenset((PROMPTS, SAMPLES, DRAWS))
 LITTLE = (1, 2, 3, 4, 6, 8, 16)  # common limits of all amounts; the smallest is fastest to judge
+STYLE = "style"  # the key of the style of prompts in the inputs
 PLAIN, WORDED = "plain", "worded"  # styles of prompts: `7+5=` is shorter than a story about apples
 
 
-def requested(inputs: Mapping[str, Any]) -> dict[str, int | str]:
+def requested(inputs: Mapping[str, Any]) -> dict[str, int]:
     """Return the amounts of a rollout call; empty for other ops."""
-    prompts = inputs.get(PROMPTS)
-    if not isinstance(prompts, Recipe) or not isinstance(inputs.get(TOKENS), int):
+    prompts, samples, length = (inputs.get(name) for name in (PROMPTS, SAMPLES, TOKENS))
+    if not isinstance(prompts, list) or not isinstance(samples, int) or not isinstance(length, int):
         return {}
-    amounts: dict[str, int | str] = {
-        name: inputs[name] for name in (SAMPLES, TOKENS) if isinstance(inputs.get(name), int)
-    }
-    return amounts | {PROMPTS: int(prompts.spec.get("count", 1)), STYLE: str(prompts.spec.get(STYLE, WORDED))}
+    return {PROMPTS: len(prompts), SAMPLES: samples, TOKENS: length}
 
 
-def largest(calls: Iterable[Mapping[str, Any]]) -> dict[str, int | str]:
+def largest(calls: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Return the largest amounts of all rollout calls; empty if there are none."""
-    amounts: dict[str, Any] = {}
+    amounts: dict[str, int] = {}
     for inputs in calls:
         for name, value in requested(inputs).items():
-            amounts[name] = max(amounts.get(name, value), value)  # `worded` sorts after `plain`
+            amounts[name] = max(amounts.get(name, value), value)
     return amounts
 
 
 def less(inputs: Mapping[str, Any], cut: Mapping[str, Any]) -> dict[str, Any]:
     """Return a call's inputs with each amount limited by the cut."""
-    wanted, limited = requested(inputs), dict(inputs)
-    if not wanted or not cut:
-        return limited
-    for name in (SAMPLES, TOKENS):
-        if name in wanted and name in cut:
-            limited[name] = min(int(wanted[name]), int(cut[name]))
-    prompts: Recipe = limited[PROMPTS]
-    count = min(int(wanted[PROMPTS]), int(cut.get(PROMPTS, wanted[PROMPTS])))
-    style = PLAIN if cut.get(STYLE) == PLAIN else wanted[STYLE]
-    limited[PROMPTS] = replace(prompts, spec={**prompts.spec, "count": count, STYLE: style})
+    limited = dict(inputs)
+    for name, amount in requested(inputs).items():
+        most = min(amount, int(cut.get(name, amount)))
+        limited[name] = inputs[PROMPTS][:most] if name == PROMPTS else most
     return limited
 
 
@@ -67,8 +57,8 @@ def tokens(calls: Iterable[Mapping[str, Any]]) -> int:
 def _tokens(inputs: Mapping[str, Any]) -> int:
     if wanted := requested(inputs):
         rows = inputs.get("rows")
-        number = int(wanted[PROMPTS]) * int(wanted.get(SAMPLES, 1)) if rows is None else len(rows)
-        return number * int(wanted[TOKENS])
+        number = wanted[PROMPTS] * wanted[SAMPLES] if rows is None else len(rows)
+        return number * wanted[TOKENS]
     if isinstance(tables := inputs.get("tables"), dict):
         return math.prod(int(tables.get(section, {}).get(name, 1)) for section, name in RUN)
     return int(getattr(inputs.get("tokens"), "size", 0))
@@ -105,7 +95,7 @@ def words(cut: Mapping[str, Any]) -> str:
         return ""
     counted = ((cut.get(PROMPTS), "prompt"), (cut.get(SAMPLES), "sample of each"), (cut.get(TOKENS), "token"))
     parts = [f"{n} {_plural(name, n)}" for n, name in counted if isinstance(n, int)]
-    return f"each rollout cut to {', '.join(parts)}" + (", bare sums" if cut.get(STYLE) == PLAIN else "")
+    return f"each rollout cut to {', '.join(parts)}"
 
 
 def _plural(name: str, number: int) -> str:

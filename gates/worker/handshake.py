@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gates.model import AXES, Provided
+from gates.model import AXES
+from gates.provided import Provided
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import secrets
 import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gates.errors import FaultError, scarce, sentence
-from gates.model import RECORDED, ConfigurationError, Outcome, OutcomeKind, Provided, Recipe, Subject, Wire
-from gates.worker import frames, handshake, worker
+from gates.model import RECORDED, ConfigurationError, Outcome, OutcomeKind, Recipe, Subject, Wire
+from gates.provided import Provided
+from gates.worker import channels, frames, handshake, worker
 from gates.worker.handshake import Hello as Hello  # noqa: PLC0414  of `Worker.hello`
+from gates.worker.recorded import RecordedCalls
 from gates.worker.watch import MARK, TICK_S, Watch
 
 PROTOCOL = 1  # version of docs/protocol.md
 START_LIMIT_S = 120.0  # a cold import of a framework on a busy machine takes tens of seconds
-CHUNK = 1 << 20  # bytes per read: the largest pipe that Linux grants without privilege
 ANSWER_LIMIT = 1 << 30  # bytes of arrays in one answer: three times the recorded logits of a batch
 LOG_TAIL = 600  # characters of a dead worker's output that are shown
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS")
@@ -58,12 +55,10 @@ class Worker:
     log: Any
     token: str
     hello: Hello = field(default_factory=lambda: Hello({}, {}, {}))
-    patched_calls: int = 0
     calls: int = 0
     answered: set[str] = field(default_factory=set)  # the ops that have returned a value
-    again: Callable[[Mapping[str, Wire]], Worker] | None = None  # starts another of the same, under the recorder
-    recording: Worker | None = None  # that other one, during its call
-    patched_elsewhere: int = 0  # calls of a mutant's patch in such workers
+    recorded: RecordedCalls | None = None  # in others of the same; None: this is such a worker
+    patched_here: int = 0  # calls of a mutant's patch in this worker
     watch: Watch = field(init=False)
     _closing: threading.RLock = field(init=False, default_factory=threading.RLock)
 
@@ -89,7 +84,7 @@ class Worker:
         """
         if subject.why_absent:
             raise WorkerError("absent", subject.why_absent)
-        log, (worker_in, to_worker), (from_worker, worker_out) = _channels(subject)
+        log, (worker_in, to_worker), (from_worker, worker_out) = channels.opened(subject.name)
         if subject.is_program:  # another language: frames on standard input and output
             command = [str(subject.entry)]
         else:
@@ -123,10 +118,12 @@ class Worker:
             os.close(worker_out)
         os.set_blocking(to_worker, False)
         for fd in (to_worker, from_worker):
-            _widen(fd)
+            channels.widen(fd)
         self = cls(subject, process, to_worker, from_worker, log, token)
         if recorded is None:
-            self.again = lambda asked: cls.start(subject, threads=threads, mutant=mutant, recorded=asked)
+            self.recorded = RecordedCalls(
+                lambda asked: cls.start(subject, threads=threads, mutant=mutant, recorded=asked)
+            )
         try:
             self._greet(mutant, recorded)
         except BaseException:
@@ -185,8 +182,8 @@ class Worker:
             first_more_s: the seconds more that it has until it has answered once, because it may compile.
             remedy: what sets another limit, for the message of a timeout.
         """
-        if op in RECORDED and self.again is not None:
-            return self._recorded(op, inputs, limit_s, remedy)
+        if op in RECORDED and self.recorded is not None:
+            return self.recorded.call(op, inputs, limit_s=limit_s, remedy=remedy, wanted=lambda: self.alive)
         omitted = self.omitted(op, inputs)
         plain = {
             name: dict(value.spec) if isinstance(value, Recipe) else value
@@ -208,29 +205,6 @@ class Worker:
             self.answered.add(op)
         return outcome
 
-    def _recorded(self, op: str, inputs: Mapping[str, Wire | Recipe], limit_s: float, remedy: str) -> Outcome:
-        """Run one op in another worker, which the recorder of `gates xray` watches; it is ended after the call."""
-        assert self.again is not None
-        with tempfile.TemporaryDirectory(prefix="gates-") as scratch:
-            folder = Path(scratch, "recording")
-            self.recording = self.again({"folder": str(folder), "updates": inputs["updates"]})
-            try:
-                if not self.alive:
-                    self.recording.close()
-                outcome = self.recording.call(op, {**inputs, "folder": scratch}, limit_s=limit_s, remedy=remedy)
-                self.patched_elsewhere += self.recording.patched_calls
-                self.patched_calls += self.recording.patched_calls
-            finally:
-                self.recording.close()
-            if outcome.kind != "value":
-                return outcome
-            files = {
-                str(path.relative_to(folder)): np.frombuffer(path.read_bytes(), np.uint8)
-                for path in sorted(folder.rglob("*"))
-                if path.is_file()
-            }
-        return replace(outcome, value={**outcome.value, "recording": files})
-
     def omitted(self, op: str, inputs: Mapping[str, Wire | Recipe]) -> tuple[str, ...]:
         """Return the inputs that are not passed to an op, because its function has no argument for them; see `Provided`."""
         provided = self.hello.provides.get(op) or Provided(op)
@@ -242,7 +216,7 @@ class Worker:
             raise WorkerError("crashed", f"it answered call {answer.get('id')!r}, must answer call {self.calls}")
         kind, value, seconds = answer.get("kind"), answer.get("value"), answer.get("seconds")
         patched = answer.get("patched_calls", 0)
-        self.patched_calls = (patched if isinstance(patched, int) else 0) + self.patched_elsewhere
+        self.patched_here = patched if isinstance(patched, int) else 0
         if kind == "value":
             if not isinstance(value, dict) or not isinstance(seconds, int | float):
                 raise WorkerError("crashed", f"the answer is no value with seconds: {_short(answer)}")
@@ -256,6 +230,11 @@ class Worker:
         )
 
     @property
+    def patched_calls(self) -> int:
+        """How often a mutant's patch was called, in recorded calls too."""
+        return self.patched_here + (self.recorded.patched_calls if self.recorded else 0)
+
+    @property
     def alive(self) -> bool:
         """Whether the worker can take another call."""
         return not self.log.closed and self.process.poll() is None
@@ -265,8 +244,8 @@ class Worker:
 
         May be called by several threads at once: one in the middle of a call sees the pipe break and calls it too.
         """
-        if self.recording is not None:
-            self.recording.close()
+        if self.recorded is not None:
+            self.recorded.close()
         with self._closing:
             if self.log.closed:
                 return
@@ -315,7 +294,7 @@ class Worker:
         return bool(parts)
 
     def _pull(self, inbox: _Inbox) -> dict[str, Any] | None:
-        data = os.read(self.from_worker, CHUNK)
+        data = os.read(self.from_worker, channels.CHUNK)
         if not data:
             raise WorkerError("crashed", self._how_it_ended())
         try:
@@ -370,36 +349,6 @@ def _why_not(error: OSError, subject: Subject) -> str:
     if error.errno == errno.ENOENT and subject.is_program:
         return "the interpreter that its first line names is not here"
     return str(error.strerror)
-
-
-def _channels(subject: Subject) -> tuple[Any, tuple[int, int], tuple[int, int]]:
-    """Return the file for a worker's output, and two pipes.
-
-    Raises:
-        FaultError: this process has too many open files, or the folder of temporary files is full.
-    """
-    with contextlib.ExitStack() as opened:
-        try:
-            log = opened.enter_context(tempfile.TemporaryFile())
-            pipes = [os.pipe() for _ in range(2)]
-        except OSError as error:
-            where = f", whose output goes to {tempfile.gettempdir()}" if error.errno != errno.EMFILE else ""
-            raise FaultError(sentence(f"cannot start {subject.name}{where}", error)) from None
-        opened.pop_all()
-    _append_only(log.fileno())
-    return log, pipes[0], pipes[1]
-
-
-def _append_only(fd: int) -> None:
-    """Open the log in append mode, so that it stays short after it was truncated."""
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
-
-
-def _widen(pipe: int) -> None:
-    """Enlarge a pipe to a whole chunk if possible, since recorded logits are tens of megabytes."""
-    if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with contextlib.suppress(OSError):  # beyond the user's quota the pipe is only slower
-            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, CHUNK)
 
 
 @dataclass(slots=True)

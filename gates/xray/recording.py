@@ -22,7 +22,7 @@ class Recording:
         framework: "torch 2.9.0".
         world_size: ranks that were joined.
         updates: in their order.
-        events: of rank 0, and the notes of the others.
+        events: of rank 0, and what the others noted and sampled.
         cannot: why updates could not be recorded, a sentence each.
         problems: files that a kill has cut, a sentence each.
         made: updates that the script made, None where it was ended before it could say.
@@ -71,7 +71,15 @@ def load(folder: Path) -> Recording:
         framework=str(starts[0].get("framework", "")) if starts else "",
         world_size=len(by_rank),
         updates=tuple(ranks.join([by_rank[rank].updates[number] for rank in sorted(by_rank)]) for number in numbers),
-        events=(*first.events, *(event for rank in sorted(by_rank)[1:] for event in by_rank[rank].of("note"))),
+        events=(
+            *first.events,
+            *(
+                event
+                for rank in sorted(by_rank)[1:]
+                for name in ("note", "sampled")
+                for event in by_rank[rank].of(name)
+            ),
+        ),
         cannot=tuple(dict.fromkeys(_cannot(by_rank.values()))),
         problems=tuple(problems),
         made=int(ends[-1].get("updates", 0)) if ends else None,

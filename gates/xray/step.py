@@ -220,7 +220,8 @@ def _row(row: Row, solved: Fit, ends: frozenset[int], pad: int | None, limit: in
     truncated: bool | None = None
     if begin is not None and begins == "sampler" and (ends or limit is not None):
         whole = closing is not None if ends else limit is not None and length < limit
-        truncated = not whole and (limit is None or length >= limit)
+        if whole or limit is None or length <= limit:  # a longer row is not what the sampler returned
+            truncated = not whole and (limit is None or length == limit)
     return StepRow(row, begin, begins, closing, after, truncated)
 
 

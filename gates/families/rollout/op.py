@@ -25,7 +25,7 @@ ROLLOUT = Op(
     },
     inputs={
         **MODEL_INPUTS,
-        "prompts": 'a data recipe {"kind": "sums", "seed", "count", "style"}',
+        "prompts": "one (P,) int32 array of token ids for each prompt, rolled out as they are",
         "samples": "G, completions of each prompt",
         "max_tokens": "T",
         "temperature": "0: the lowest id of the largest logit",
@@ -43,7 +43,6 @@ ROLLOUT = Op(
         "before": "an adapter like `adapter`: roll out with it first, then update its weights in place; or None",
         "kv_bits": "8 or 4: keys and values are quantised; None: they are not",
         "rows": "(R, 2) int64 of (prompt, sample) to roll out with the keys they have, or None: all",
-        "chat": "whether prompts go through the chat template",
         "record_logits": "whether logits (R, T, V) are returned too",
     },
     source='docs/definitions.md, "Token equivalence"; Philox 4x32-10: Salmon et al. 2011',

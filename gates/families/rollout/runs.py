@@ -1,4 +1,4 @@
-"""Rollouts that several gates share: the tiny model, prompts, EOS ids and the noise floor."""
+"""Rollouts that several gates share: the tiny model, EOS ids and the noise floor."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.families.rollout.prompts import recipe, token_ids
 from gates.model import Array, Evidence, Recipe, SubjectFaultError, Trial
 from gates_reference.oracle import sampling
 
@@ -36,11 +37,6 @@ def model(bits: int = 32, family: str = "qwen3") -> Recipe:
     return Recipe("model", {"seed": 11, "bits": bits, "vocab": 272, **small})
 
 
-def prompts(seed: int, count: int, style: str = "plain") -> Recipe:
-    """Return worded or plain sums with ragged lengths."""
-    return Recipe("data", {"kind": "sums", "seed": int(seed), "count": count, "style": style})
-
-
 def sampler(temperature: float, top_p: float, **filters: Any) -> dict[str, Any]:
     """Return the sampling keywords of a rollout; filters are off unless named."""
     off = {"top_k": 0, "min_p": 0.0, "xtc_probability": 0.0, "xtc_threshold": 0.1, "repetition_penalty": 1.0}
@@ -63,7 +59,7 @@ def case_inputs(
     seed = int(rng.integers(1, 2**31))
     return {
         "model": model(bits, family),
-        "prompts": prompts(seed, count, style),
+        "prompts": recipe(seed, count, style),
         "samples": samples,
         "seed": seed,
         "sampler": sampler(temperature, top_p, **filters),
@@ -83,12 +79,24 @@ def slow(t: Trial, **changes: Any) -> dict[str, Any]:
     return rollout(t, "naive", once=True, **changes)
 
 
-def rollout(t: Trial, path: str, *, round_: int = 0, once: bool = False, **changes: Any) -> dict[str, Any]:
-    """Run one rollout of the case's model and prompts; with `once` another check may share it."""
+def rollout(t: Trial, path: str, *, once: bool = False, **changes: Any) -> dict[str, Any]:
+    """Run one rollout of the case's model and prompts; with `once` another check may share it.
+
+    `prompt_tokens` of the result are the ids of its prompts.
+    """
+    keywords = arguments(t, path, **changes)
+    run = (t.got_once if once else t.got)(ROLLOUT, **keywords)
+    if problem := _impossible(run, prompts=len(keywords["prompts"])):
+        raise SubjectFaultError("value", f"rollout[{path}] {problem}")
+    return {**run, "prompt_tokens": keywords["prompts"]}
+
+
+def arguments(t: Trial, path: str, *, round_: int = 0, prompts: Recipe | None = None, **changes: Any) -> dict[str, Any]:
+    """Return the arguments of a rollout of the case's model and prompts, or of other prompts."""
     x = t.inputs
     keywords: dict[str, Any] = {
         "model": x["model"],
-        "prompts": x["prompts"],
+        "prompts": token_ids(prompts or x["prompts"]),
         "samples": x["samples"],
         "max_tokens": MAX_TOKENS,
         **x["sampler"],
@@ -100,18 +108,16 @@ def rollout(t: Trial, path: str, *, round_: int = 0, once: bool = False, **chang
         "adapter": None,
         "before": None,
         "kv_bits": None,
-        "chat": False,
         "record_logits": True,
     }
-    run = (t.got_once if once else t.got)(ROLLOUT, **{**keywords, **changes})
-    if problem := _impossible(run):
-        raise SubjectFaultError("value", f"rollout[{path}] {problem}")
-    return run
+    return {**keywords, **changes}
 
 
-def _impossible(run: Mapping[str, Any]) -> str:
+def _impossible(run: Mapping[str, Any], prompts: int) -> str:
     """Return how a rollout violates its contract, or ""."""
-    tokens, lengths = np.asarray(run["tokens"]), np.asarray(run["lengths"])
+    tokens, lengths, rows = (np.asarray(run[name]) for name in ("tokens", "lengths", "rows"))
+    if rows.shape != (len(tokens), 2) or rows.min(initial=0) < 0 or rows[:, 0].max(initial=0) >= prompts:
+        return f"has rows {rows.tolist()[:4]}, must be (prompt, sample) for each row of tokens, with a prompt below {prompts}"
     if lengths.shape != tokens.shape[:1] or lengths.min(initial=1) < 1 or lengths.max(initial=1) > tokens.shape[1]:
         return f"has lengths {lengths.tolist()[:8]}, must be one for each row, from 1 to {tokens.shape[1]}"
     inside = np.arange(tokens.shape[1]) < lengths[:, None]
@@ -170,7 +176,7 @@ def noise_floor(t: Trial, adapter: Mapping[str, Any] | None = None) -> float:
     floor = 0.0
     for number in range(TRIES):
         seed = int(t.inputs["seed"]) + OTHER_SEED * (number + 1)
-        run = slow(t, prompts=prompts(seed, 24), samples=samples, seed=seed, adapter=adapter)
+        run = slow(t, prompts=recipe(seed, 24), samples=samples, seed=seed, adapter=adapter)
         errors = own_noise(t, run, adapter)
         floor = float(errors.max())
         if 8.0 * floor > SMALLEST_EFFECT:

@@ -40,7 +40,7 @@ TOPICS = {  # of readings, in the order in which they are shown
         "clip of the norm",
     ),
     "optimizer": ("update", "moved"),
-    "sampling": ("sampling", "temperature"),
+    "sampling": ("sampling", "sampled tokens", "temperature"),
 }
 
 

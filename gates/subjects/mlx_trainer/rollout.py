@@ -9,7 +9,6 @@ import numpy as np
 from mlx import nn
 from mlx.utils import tree_flatten, tree_unflatten
 
-from gates_reference import sums
 from gates_reference.trainer import logprobs, lora, sampling
 from gates_reference.trainer import model as models
 from gates_reference.trainer import rollout as rollouts
@@ -25,26 +24,6 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
-def _prompts(loaded: models.Loaded, prompts: Spec | Sequence[Any], *, chat: bool) -> list[Array]:
-    if isinstance(prompts, Mapping):
-        if prompts.get("kind") != "sums":
-            raise NotImplementedError(f"data of kind {prompts.get('kind')!r}; this trainer has 'sums'")
-        style = prompts.get("style", "worded")
-        prompts = [row["prompt"] for row in sums.sums(int(prompts["seed"]), int(prompts["count"]), style)]
-    return [_encode(loaded.tokenizer, prompt, chat=chat) for prompt in prompts]
-
-
-def _encode(tokenizer: Any, prompt: Any, *, chat: bool) -> Array:
-    if not isinstance(prompt, str):
-        return np.asarray(prompt, np.int32).reshape(-1)
-    if chat:
-        message = [{"role": "user", "content": prompt}]
-        return np.asarray(
-            tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=False), np.int32
-        )
-    return np.asarray(tokenizer.encode(prompt), np.int32)
-
-
 def _adapter_weights(model: Any) -> dict[str, mx.array]:
     flat = dict(tree_flatten(model.parameters()))
     return {name: x for name, x in flat.items() if name.endswith(("lora_a", "lora_b", ".m"))}
@@ -53,7 +32,7 @@ def _adapter_weights(model: Any) -> dict[str, mx.array]:
 def rollout(  # noqa: PLR0913  the op's keywords
     *,
     model: Spec,
-    prompts: Spec | Sequence[Any],
+    prompts: Sequence[Array],
     samples: int,
     max_tokens: int,
     temperature: float,
@@ -72,7 +51,6 @@ def rollout(  # noqa: PLR0913  the op's keywords
     adapter: Spec | None = None,
     before: Spec | None = None,
     kv_bits: int | None = None,
-    chat: bool = False,
     record_logits: bool = False,
 ) -> dict[str, Any]:
     """Tokens of the asked rows, prompt-major if none are named; `logits` only with `record_logits`.
@@ -86,10 +64,9 @@ def rollout(  # noqa: PLR0913  the op's keywords
     if path not in {"auto", *rollouts.PATHS}:
         raise NotImplementedError(f"rollout path {path!r}; this trainer has {sorted(rollouts.PATHS)}")
     loaded = models.load(model)
-    encoded = _prompts(loaded, prompts, chat=chat)
-    every = [[i, j] for i in range(len(encoded)) for j in range(samples)]
+    every = [[i, j] for i in range(len(prompts)) for j in range(samples)]
     request = table.Request(
-        prompts=encoded,
+        prompts=[np.asarray(prompt, np.int32).reshape(-1) for prompt in prompts],
         rows=np.array(every if rows is None else rows, np.int64).reshape(-1, 2),
         samples=samples,
         max_tokens=max_tokens,
@@ -120,7 +97,6 @@ def rollout(  # noqa: PLR0913  the op's keywords
         raise NotImplementedError(f"rollout path {path!r}: {result.reason}")
     recorded = {} if result.logits is None else {"logits": result.logits}
     return {
-        "prompt_tokens": encoded,
         "rows": result.rows,
         "tokens": result.tokens,
         "lengths": result.lengths,

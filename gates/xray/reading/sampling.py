@@ -1,4 +1,4 @@
-"""How rollouts were sampled: what `generate` was asked, whether the loss divides logits alike, and equal completions."""
+"""How rollouts were sampled: what `generate` was asked, whether its tokens and its temperature train, and equal completions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.xray.documents import Event
+from gates.xray.reading import resampled
 from gates.xray.reading.context import Context
 from gates.xray.reading.explained import room
 from gates.xray.reading.reading import Reading
@@ -18,7 +19,7 @@ from gates.xray.step import shared
 
 def readings(context: Context) -> list[Reading]:
     """Return how the rows of an update were sampled."""
-    return [*_request(context), *_temperature(context), *_duplicates(context)]
+    return [*_request(context), *resampled.readings(context), *_temperature(context), *_duplicates(context)]
 
 
 def calls(context: Context) -> list[Event]:

@@ -36,6 +36,7 @@ LEAST_BINS = 256
 MOST_HASHED = 1_000_000  # tokens of passes without gradient whose keys are made, so that sampling loops stay fast
 SAMPLE = 16_384  # single weights whose update is kept
 MOST_ROWS = 4_096  # rows of an update
+MOST_SAMPLED = 200_000  # tokens of sampled rows that are kept, 1 MB
 
 
 class Options:
@@ -71,6 +72,7 @@ class Recording:
         self._waiting = []  # events before the first update, when it is not known yet whether this process trains
         self._pid = os.getpid()
         self._noted = 0
+        self._sampled = 0
 
     @property
     def wanted(self):
@@ -115,6 +117,12 @@ class Recording:
         """Write the last event."""
         if self._folder is not None and os.getpid() == self._pid:
             self.event("end", updates=self.made, recorded=self.recorded)
+
+    def sampled(self, prompt, completion):
+        """Write a row as a sampler drew it: ids of prompt and completion, which ends with the first token that ends a row."""
+        self._sampled += len(prompt) + len(completion)
+        if completion and self.wanted and self._sampled <= MOST_SAMPLED:
+            self.event("sampled", prompt=prompt, completion=completion, text=text(completion), update=self.made)
 
     def note(self, facts):
         """Write what the script says."""
@@ -317,6 +325,14 @@ def texts(ids):
         return None
     try:
         return [seen.decode([token]) for token in ids]
+    except Exception:  # text is a comfort
+        return None
+
+
+def text(ids):
+    """Return the text of tokens without special ones, None where no tokenizer has been seen."""
+    try:
+        return tokenizer().decode(ids, skip_special_tokens=True)
     except Exception:  # text is a comfort
         return None
 

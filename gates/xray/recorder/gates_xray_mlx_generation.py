@@ -1,4 +1,4 @@
-"""Watch what mlx-lm's generation is asked: prompts, sampler and limits.
+"""Watch what mlx-lm's generation is asked, prompts, sampler and limits, and the tokens that it draws.
 
 It runs in the interpreter of the script. A failure here never reaches the script.
 """
@@ -17,6 +17,9 @@ import numpy as np
 PENALTY = "repetition_penalty"
 _samplers = weakref.WeakKeyDictionary()  # what `make_sampler` was asked, by its result
 _processors = {}  # a processor and what it was asked, by id
+_batches = (
+    weakref.WeakKeyDictionary()
+)  # prompt and completion so far of each row, by generator and the row's number in it
 _watched = set()
 
 
@@ -71,11 +74,12 @@ def watch_generation():
 
     @functools.wraps(step)
     def generate_step(prompt, model, *args, **kwargs):
+        prompts = []
         with contextlib.suppress(Exception):
             request = {"max_new_tokens": kwargs.get("max_tokens", 256)}
             request.update(_request(kwargs.get("sampler"), kwargs.get("logits_processors")))
-            _recorder().generation([_ids(prompt)], request, kwargs.get("prompt_cache"))
-        yield from _steps(step(prompt, model, *args, **kwargs))
+            prompts += _recorder().generation([_ids(prompt)], request, kwargs.get("prompt_cache"))
+        yield from _steps(step(prompt, model, *args, **kwargs), prompts)
 
     generate.generate_step = generate_step
     batch = getattr(generate, "BatchGenerator", None)
@@ -89,6 +93,7 @@ def _watch_batches(batch):
 
     @functools.wraps(insert)
     def inserted(self, prompts, *args, **kwargs):
+        known = []
         with contextlib.suppress(Exception):
             asked = _bound(insert, (self, prompts, *args), kwargs)
             before = asked.get("all_tokens") or [[] for _ in prompts]
@@ -97,16 +102,22 @@ def _watch_batches(batch):
             request = {"max_new_tokens": max(limits)}
             request.update(_request(samplers[0] or self.sampler, getattr(self, "logits_processors", None)))
             caches = [] if asked.get("all_tokens") else [cache for cache in asked.get("caches") or [] if cache]
-            _recorder().generation(whole, request, caches[0] if caches else None)
-        return insert(self, prompts, *args, **kwargs)
+            known += _recorder().generation(whole, request, caches[0] if caches else None)
+        numbers = insert(self, prompts, *args, **kwargs)
+        with contextlib.suppress(Exception):
+            rows = _batches.setdefault(self, {})
+            rows.update({number: (prompt, []) for number, prompt in zip(numbers, known, strict=True)})
+        return numbers
 
     setattr(batch, name, inserted)
     for step in ("_next", "next", "next_generated"):
         if hasattr(batch, step):
-            setattr(batch, step, _while_generating(getattr(batch, step)))
+            setattr(batch, step, _while_generating(getattr(batch, step), _batch_drew))
 
 
-def _while_generating(method):
+def _while_generating(method, drew=None):
+    """Return a method that notes that it generates; `drew` is told its generator and result, unless another one called it."""
+
     @functools.wraps(method)
     def watched(*args, **kwargs):
         seeing = _recorder()
@@ -114,18 +125,50 @@ def _while_generating(method):
             return method(*args, **kwargs)
         seeing.generating += 1
         try:
-            return method(*args, **kwargs)
+            result = method(*args, **kwargs)
         finally:
             seeing.generating -= 1
+        if drew is not None and not seeing.generating:
+            with contextlib.suppress(Exception):
+                drew(args[0], result)
+        return result
 
     return watched
 
 
-def _steps(steps):
+def _batch_drew(generator, result):
+    """See the tokens of one step of a batch; a row that has ended is written."""
+    rows = _batches.get(generator, {})
+    for response in _responses(result):
+        if response.uid not in rows:
+            continue
+        prompt, completion = rows[response.uid]
+        completion.append(int(response.token))
+        if response.finish_reason is not None:
+            del rows[response.uid]
+            _recorder().recording.sampled(prompt, completion)
+
+
+def _responses(result):
+    """Return what a step says of tokens: it returns a list of it, or what it read of prompts before it."""
+    for part in result:
+        if isinstance(part, (list, tuple)):
+            yield from _responses(part)
+        elif hasattr(part, "token"):
+            yield part
+
+
+def _steps(steps, prompts):
     """Yield what a generator yields; the forward passes between are its own."""
-    following = _while_generating(lambda: next(steps, None))
-    while (item := following()) is not None:
-        yield item
+    following, completion = _while_generating(lambda: next(steps, None)), []
+    try:
+        while (item := following()) is not None:
+            completion.append(item[0])
+            yield item
+    finally:  # the script may end it, at a token that ends the row
+        with contextlib.suppress(Exception):
+            if prompts:
+                _recorder().recording.sampled(prompts[0], [int(token) for token in completion])
 
 
 def _request(sampler, processors):

@@ -183,9 +183,12 @@ class Recorder:
     # -------------------------------------------------------------------------------------------- generation
 
     def generation(self, prompts, request, cache=None):
-        """See what a sampler was asked for: prompts, which go on from a key-value cache if there is one, and settings."""
+        """See what a sampler was asked for: prompts, which go on from a key-value cache if there is one, and settings.
+
+        Returns the whole prompts; none where it is not known what the cache holds.
+        """
         if not self.listening:
-            return
+            return []
         whole = prompts
         held = passes.held_by(cache) if cache is not None else 0
         if held:
@@ -197,6 +200,7 @@ class Recorder:
         self.recording.event(
             "generate", prompts=len(prompts), request=request, completions=len(prompts), update=self.recording.made
         )
+        return whole
 
     # -------------------------------------------------------------------------------------------- the updates
 

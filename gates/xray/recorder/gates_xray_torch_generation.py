@@ -1,4 +1,4 @@
-"""What transformers' `generate` is asked.
+"""What transformers' `generate` is asked, and the tokens that it draws.
 
 It runs in the interpreter of the script: standard library, NumPy and torch only.
 """
@@ -63,6 +63,21 @@ def generation():
                 completions=len(sequences),
                 update=recorder.recording.made,
             )
+            for prompt, completion in _drawn(ids, kwargs.get("attention_mask"), sequences, config):
+                recorder.recording.sampled(prompt, completion)
         return output
 
     mixin.generate, mixin._prepare_generation_config = watched, prepared
+
+
+def _drawn(ids, mask, sequences, config):
+    """Yield the attended prompt of each sequence, and its completion up to the first token that ends a row."""
+    width, each = ids.shape[1], len(sequences) // len(ids)
+    if not bool((sequences[:, :width] == ids.repeat_interleave(each, 0)).all()):  # of an encoder and a decoder
+        return
+    attended = (ids.new_ones(ids.shape) if mask is None else mask).tolist()
+    ends = config.eos_token_id if isinstance(config.eos_token_id, (list, tuple)) else [config.eos_token_id]
+    for index, row in enumerate(sequences.tolist()):
+        prompt = [token for token, counts in zip(row, attended[index // each], strict=False) if counts]
+        last = next((place for place in range(width, len(row)) if row[place] in ends), len(row))
+        yield prompt, row[width : last + 1]

@@ -19,7 +19,8 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
-from gates.model import Provided, Subject, UnsupportedError
+from gates.model import Subject, UnsupportedError
+from gates.provided import Provided
 from gates.registry import REGISTRY, load
 from gates.run.choices import chosen
 from gates.run.judge import lacking

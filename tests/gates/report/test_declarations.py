@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from command_line import here
 
-from gates.model import Provided
+from gates.provided import Provided
 from gates.registry import load
 from gates.report.declarations import unasked, undeparted
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import here
 
-from gates.model import Provided
+from gates.provided import Provided
 from gates.registry import load
 from gates.run.choices import chosen
 from gates.run.judge import lacking

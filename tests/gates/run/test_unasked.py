@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from command_line import here
 
-from gates.model import Provided, Verdict
+from gates.model import Verdict
+from gates.provided import Provided
 from gates.results.jsonl import read
 from gates.run.unasked import Asked
 

@@ -65,8 +65,8 @@ class TestShrinking:
         assert (shrunk.unit, shrunk.judged_beside) == ("tokens", "reference")
         assert shrunk.elements_before == 768, "choose_eos and the rollout: 6 prompts × 8 samples × 8 tokens each"
         assert shrunk.elements_after == 2
-        assert shrunk.cut == {"prompts": 1, "samples": 1, "max_tokens": 1, "style": "plain"}
-        assert shrunk.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token, bare sums")
+        assert shrunk.cut == {"prompts": 1, "samples": 1, "max_tokens": 1}
+        assert shrunk.words.endswith("each rollout cut to 1 prompt, 1 sample of each, 1 token")
 
     def test_a_trial_longer_than_the_budget_is_not_shrunk(self) -> None:
         registry = load()

@@ -5,14 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gates.model import Recipe
 from gates.shrink import rollout_cut
 
 Inputs = dict[str, Any]
 
 
 def rollout(**changes: Any) -> Inputs:
-    prompts = Recipe("data", {"kind": "sums", "seed": 1, "count": 12, "style": "worded"})
+    prompts = [[token, 5] for token in range(12)]
     return {"prompts": prompts, "samples": 4, "max_tokens": 8, "rows": None, "temperature": 0.7, **changes}
 
 
@@ -20,17 +19,16 @@ class TestCutting:
     """A cut is an upper bound on each call."""
 
     def test_a_call_is_limited_by_the_cut(self) -> None:
-        """Prompts, samples, tokens and style are limited; the given inputs are not modified."""
+        """Prompts, samples and tokens are limited; the given inputs are not modified."""
         inputs = rollout()
-        limited = rollout_cut.less(inputs, {"prompts": 2, "samples": 1, "max_tokens": 3, "style": "plain"})
-        spec = {"kind": "sums", "seed": 1, "count": 2, "style": "plain"}
-        assert limited == {**inputs, "prompts": Recipe("data", spec), "samples": 1, "max_tokens": 3}
+        limited = rollout_cut.less(inputs, {"prompts": 2, "samples": 1, "max_tokens": 3})
+        assert limited == {**inputs, "prompts": [[0, 5], [1, 5]], "samples": 1, "max_tokens": 3}
         assert inputs == rollout()
 
     def test_a_smaller_call_is_unchanged(self) -> None:
         """A cut never increases an amount."""
-        for style in ("worded", "any text of a file"):
-            cut = {"prompts": 99, "samples": 99, "max_tokens": 99, "style": style}
+        for more in ({}, {"style": "plain"}):  # files of older versions name a style
+            cut = {"prompts": 99, "samples": 99, "max_tokens": 99, **more}
             assert rollout_cut.less(rollout(), cut) == rollout()
 
     @pytest.mark.parametrize("inputs", [{"policy": np.zeros(3)}, {"prompts": [1, 2], "max_tokens": 8}], ids=str)
@@ -40,14 +38,13 @@ class TestCutting:
 
     def test_a_search_starts_at_the_largest_call(self) -> None:
         calls = [rollout(samples=1), rollout(max_tokens=96), {"policy": np.zeros(3)}]
-        assert rollout_cut.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96, "style": "worded"}
+        assert rollout_cut.largest(calls) == {"prompts": 12, "samples": 4, "max_tokens": 96}
 
     @pytest.mark.parametrize(
         ("cut", "text"),
         [
             ({}, ""),
-            ({"prompts": 1, "samples": 2, "max_tokens": 3, "style": "plain"},
-             "each rollout cut to 1 prompt, 2 samples of each, 3 tokens, bare sums"),
+            ({"prompts": 1, "samples": 2, "max_tokens": 3}, "each rollout cut to 1 prompt, 2 samples of each, 3 tokens"),
         ],
         ids=["none", "all"],
     )  # fmt: skip

@@ -126,6 +126,12 @@ class TestGrpo:
         assert events[0].get("request")["temperature"] == 1.0
         assert events[1].get("request")["max_new_tokens"] == 8
 
+    def test_sampled_rows_are_events(self, recorded: tuple[Recording, dict[str, Any]]) -> None:
+        """The tokens that the sampler yielded are written behind their prompts: those of the rows that train."""
+        drawn = [[*event.get("prompt"), *event.get("completion")] for event in recorded[0].of("sampled")]
+        rows = recorded[0].updates[0].document.rows
+        assert [list(row.ids[: sum(row.attended)]) for row in rows] == drawn
+
     def test_optimizer_s_arithmetic_can_be_checked(self, recorded: tuple[Recording, dict[str, Any]]) -> None:
         """AdamW without bias correction, computed from the sample, gives the sampled weights after the update."""
         update = recorded[0].updates[1]

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gates.families.rollout.prompts import recipe, token_ids
 from gates.subjects.mlx_trainer import subject
 from gates_reference import tiny
 from gates_reference.trainer.rollout import table
 
-PROMPTS = {"kind": "sums", "seed": 4, "count": 6, "style": "worded"}
+PROMPTS = token_ids(recipe(4, 6, "worded"))
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
 EOS = np.arange(20, 44)
 """A share of the vocabulary, so that rows of random text end at every step."""
@@ -36,7 +37,7 @@ def _rollout(path: str, **changes: object) -> dict:
 
 
 def _row_prompts(run: dict) -> list[np.ndarray]:
-    return [run["prompt_tokens"][i] for i, _ in run["rows"]]
+    return [PROMPTS[i] for i, _ in run["rows"]]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ class TestNaive:
 
     def test_the_batch_has_what_the_other_tests_need(self, naive: dict) -> None:
         """Prompts are ragged, rows end at many steps and some never end, and samples of a prompt differ."""
-        assert len({len(prompt) for prompt in naive["prompt_tokens"]}) >= 4
+        assert len({len(prompt) for prompt in PROMPTS}) >= 4
         assert len(set(naive["lengths"].tolist())) >= 4
         assert 0 < naive["ended"].sum() < 24
         assert len({tuple(row) for row in naive["tokens"].tolist()}) >= 20
@@ -136,17 +137,11 @@ class TestLogprobs:
         assert np.abs(run[9, :length] - want).max() < 1e-5
 
 
-class TestPrompts:
-    """Every form in which prompts and models may be given."""
+class TestInputs:
+    """Every form in which models may be given, and what cannot be rolled out."""
 
-    def test_texts_ids_and_chat(self) -> None:
-        one = {"samples": 1, "max_tokens": 3, "record_logits": False}
-        text = _rollout("batched", prompts=["12+7="], **one)
-        ids = _rollout("batched", prompts=[text["prompt_tokens"][0]], **one)
-        chat = _rollout("batched", prompts=["12+7="], chat=True, **one)
-        assert np.array_equal(text["tokens"], ids["tokens"])
-        assert len(chat["prompt_tokens"][0]) > len(text["prompt_tokens"][0]) + 3
-        assert "logits" not in text
+    def test_logits_come_only_if_asked(self) -> None:
+        assert "logits" not in _rollout("batched", samples=1, max_tokens=3, record_logits=False)
 
     def test_a_folder_in_place_of_a_recipe(self, naive: dict) -> None:
         """`{"path": folder}` loads any model in the Hugging Face layout, here the recipe's own."""

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
+from gates.families.rollout.prompts import encoded
 from gates.subjects.mlx_trainer import subject
 from gates_reference.trainer import model as models
 from gates_reference.trainer.rollout import caches, probe
@@ -13,7 +14,8 @@ from gates_reference.trainer.rollout import caches, probe
 FAMILIES = ["qwen3", "llama", "qwen3_moe", "gemma3_text", "qwen3_next", "qwen3_5"]
 PATHS = ["cached", "prefix", "batched"]
 COMPILED = {"qwen3", "llama", "qwen3_moe"}  # whose layers all have a plain KVCache
-PROMPTS = ["7", "12+7=", "Ann has 3 apples and Bob has 25 more than she. How many have both of them in all?", "9*8"]
+LONG = "Ann has 3 apples and Bob has 25 more than she. How many have both of them in all?"
+PROMPTS = [encoded(text) for text in ("7", "12+7=", LONG, "9*8")]
 """From one token to twice the window of the tiny Gemma."""
 EOS = np.arange(20, 36)
 BITS = 5e-4
@@ -56,7 +58,7 @@ class TestFamilies:
     def test_the_rows_have_what_the_other_tests_need(self, family: str) -> None:
         """Prompts are of one token and more, rows end at several steps, and one goes on past Gemma's window."""
         run = _naive(family)
-        lengths = [len(prompt) for prompt in run["prompt_tokens"]]
+        lengths = [len(prompt) for prompt in PROMPTS]
         assert min(lengths) <= 2
         assert max(lengths) > 16
         assert len(set(run["lengths"].tolist())) >= 4
@@ -115,7 +117,7 @@ def test_rows_of_280_tokens(family: str, samples: int) -> None:
     """Growing, compacted and rotating caches give the naive path's tokens to the end."""
     model = {"family": family, "vocab": 272}
     small = {"model": model, "prompts": [PROMPTS[0], PROMPTS[2]], "samples": samples, "max_tokens": 280}
-    ends = {"eos_ids": np.arange(20, 22), "temperature": 1.0, "top_p": 1.0}
+    ends = {"eos_ids": np.arange(20, 22), "temperature": 1.0, "top_p": 1.0, "seed": 28}
     slow = _run(family, "naive", **small, **ends)
     assert slow["lengths"].max() > 200
     for path in [*PATHS, *(["compiled"] if family in COMPILED else [])]:

@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 
 from gates.families.rollout.equivalence import Comparison
+from gates.families.rollout.prompts import encoded
 from gates.families.rollout.runs import sampler
 from gates.subjects.mlx_trainer import rollout, subject
 from gates_reference.trainer import model as models
 
 FAMILIES = ["qwen3_moe", "qwen3_next"]
+PROMPTS = [encoded("12+7="), encoded("Ann has 3 apples.")]
 
 
 def _run(family: str, **changes: Any) -> dict[str, Any]:
     keywords = {
         "model": {"family": family},
-        "prompts": ["12+7=", "Ann has 3 apples."],
+        "prompts": PROMPTS,
         "samples": 4,
         "max_tokens": 6,
         "temperature": 1.0,
@@ -30,7 +32,7 @@ def _run(family: str, **changes: Any) -> dict[str, Any]:
 
 
 def _batch(family: str, run: dict[str, Any]) -> dict[str, Any]:
-    prompts = [run["prompt_tokens"][i] for i, _ in run["rows"]]
+    prompts = [PROMPTS[i] for i, _ in run["rows"]]
     return {"model": {"family": family}, "prompt_tokens": prompts, "tokens": run["tokens"], "lengths": run["lengths"]}
 
 
@@ -107,7 +109,7 @@ def test_a_router_that_returns_its_choice_is_left_alone() -> None:
     """deepseek_v3's returns no scores; its logits come without gaps, as those of a model without experts."""
     run = subject.rollout(
         model={"family": "deepseek_v3"},
-        prompts=["12+7="],
+        prompts=PROMPTS[:1],
         samples=2,
         max_tokens=4,
         temperature=1.0,
@@ -115,7 +117,7 @@ def test_a_router_that_returns_its_choice_is_left_alone() -> None:
         path="naive",
         record_logits=True,
     )
-    batch = {"prompt_tokens": run["prompt_tokens"] * 2, "tokens": run["tokens"], "lengths": run["lengths"]}
+    batch = {"prompt_tokens": PROMPTS[:1] * 2, "tokens": run["tokens"], "lengths": run["lengths"]}
     found = subject.token_logits(model={"family": "deepseek_v3"}, **batch)
     assert found.keys() == {"logits"}
     assert np.abs(found["logits"] - run["logits"]).max() < 1e-3

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from gates.families.rollout.prompts import recipe, token_ids
 from gates.subjects.mlx_trainer import subject
 from gates_reference.trainer import logprobs, lora
 from gates_reference.trainer import model as models
@@ -20,17 +21,18 @@ def advantages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _batch(bits: int = 32) -> dict:
+    prompts = token_ids(recipe(1, 2))
     run = subject.rollout(
         model={"bits": bits},
-        prompts={"kind": "sums", "seed": 1, "count": 2, "style": "plain"},
+        prompts=prompts,
         samples=2,
         max_tokens=6,
         temperature=1.0,
         seed=1,
         eos_ids=np.arange(30, 60),
     )
-    prompts = [run["prompt_tokens"][i] for i, _ in run["rows"]]
-    return {"model": {"bits": bits}, "prompt_tokens": prompts, "tokens": run["tokens"], "lengths": run["lengths"]}
+    rows = [prompts[i] for i, _ in run["rows"]]
+    return {"model": {"bits": bits}, "prompt_tokens": rows, "tokens": run["tokens"], "lengths": run["lengths"]}
 
 
 def _step(batch: dict, **changes: object) -> dict:

@@ -61,24 +61,7 @@ def early_ends_save_time(t: Trial) -> Iterator[Evidence]:
 
 
 def _seconds(t: Trial, eos_ids: Any, keywords: dict[str, Any]) -> float:
-    x = t.inputs
-    outcome = t.call(
-        ROLLOUT,
-        model=x["model"],
-        prompts=x["prompts"],
-        samples=x["samples"],
-        **x["sampler"],
-        **keywords,
-        seed=x["seed"],
-        round=0,
-        eos_ids=eos_ids,
-        path=x["path"],
-        rows=None,
-        adapter=None,
-        before=None,
-        kv_bits=None,
-        chat=False,
-    )
+    outcome = t.call(ROLLOUT, **runs.arguments(t, t.inputs["path"], eos_ids=eos_ids, **keywords))
     if outcome.kind != "value":
         raise SubjectFaultError(outcome.kind, f"rollout {outcome.kind}: {outcome.error}")
     return outcome.seconds

@@ -11,6 +11,7 @@ import numpy as np
 from gates.families.rollout import runs
 from gates.families.rollout.equivalence import Comparison
 from gates.families.rollout.op import ROLLOUT, TOKEN_LOGITS
+from gates.families.rollout.prompts import recipe
 from gates.model import Array, Bound, Case, Evidence, Probe, Trial
 from gates.registry import gate
 
@@ -64,7 +65,7 @@ FILTERS: dict[str, dict[str, Any]] = {
 
 
 def _inputs(rng: np.random.Generator, make: Any, draws: int, changes: Mapping[str, Any]) -> dict[str, Any]:
-    return {**make(rng, **changes), "draws": draws}
+    return {**make(rng, **changes), "draws": draws, "style": "worded"}
 
 
 def _case(
@@ -207,11 +208,11 @@ def cached_equals_naive(t: Trial) -> Iterator[Evidence]:
 
 
 def _prompts(t: Trial, round_: int) -> dict[str, Any]:
-    """Return different prompts for each round: first a few long and ragged ones, then many short ones."""
+    """Return different prompts for each round: first a few long and ragged ones of the case's style, then many short ones."""
     seed, count = int(t.inputs["seed"]) + round_, t.inputs["prompts"].spec["count"]
     if round_ == 0:
-        return {"prompts": runs.prompts(seed, 6, "worded"), "samples": min(3, t.inputs["samples"])}
-    return {"prompts": runs.prompts(seed, count)}
+        return {"prompts": recipe(seed, 6, t.inputs["style"]), "samples": min(3, t.inputs["samples"])}
+    return {"prompts": recipe(seed, count)}
 
 
 def _preconditions(t: Trial, comparison: Comparison, draws: int) -> Iterator[Evidence]:
