@@ -17,6 +17,9 @@ ENTROPY = "error of an entropy in nats"
 MASK = "tokens that are masked and should train, or the reverse"
 ROWS = "rows of an update that are not the step's"
 QUANTITIES = (OLD, REFERENCE, SAMPLER, POLICY, ENTROPY, MASK, ROWS)
+DROPPED = (
+    "log-probs of updates with dropout: their masks are drawn (trainer.lora-dropout.matches-definition judges them)"
+)
 CONSTANT = ("old", "reference", "sampling")
 
 
@@ -73,7 +76,8 @@ def _update(run: Run, step: Step, update: Update, lengths: Array, found: Measure
             found.count(ROWS, wrong, f"{where}: {name}")
     found.count(ROWS, arrays["advantages"] != step.arrays["advantages"][update.rows], f"{where}: advantages")
     if run.dropout:
-        return  # trainer.lora-dropout.matches-definition judges the masks
+        found.leave_out(DROPPED)
+        return
     values, entropies = run.scores(run.model(update.before), step, update.rows, lengths, width)
     found.distance(POLICY, np.where(want, arrays["policy"], 0), values, where)
     if "entropy" in arrays:

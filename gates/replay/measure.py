@@ -11,9 +11,15 @@ from gates.model import Array
 
 @dataclass
 class Measures:
-    """The worst number of each quantity so far, and its location."""
+    """The worst number of each quantity so far, and its location; `left_out` says what could not be recomputed, and why."""
 
     worst: dict[str, tuple[float, str]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def leave_out(self, reason: str) -> None:
+        """Say once that something could not be recomputed."""
+        if reason not in self.left_out:
+            self.left_out.append(reason)
 
     def add(self, quantity: str, value: float, where: str = "") -> None:
         """Keep a number if it is the largest of its quantity; NaN is larger than all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ BEGIN = "adapters that are not neutral before the first update"
 QUANTITIES = (RATE, NORM, STEPPED, KEPT, LAYERS, BEGIN)
 U = 2.0**-24  # of float32
 ROUNDINGS = 64  # of float32 in a step of Adam and in its moments
+BLOCK = re.compile(r"\.layers\.(\d+)\.")
 ROUTERS = (".mlp.gate", ".block_sparse_moe.gate", ".mlp.shared_expert_gate")  # the layers that choose experts
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)  # coefficients of Muon
 
@@ -34,7 +36,9 @@ def replay(run: Run) -> Measures:
     last: Mapping[str, Array] = trace.first
     apart = _layers(run) ^ {name.rpartition(".")[0] for name in last}
     found.count(LAYERS, len(apart), ", ".join(sorted(apart)[:3]))
-    found.count(BEGIN, sum(bool(values.any()) for name, values in last.items() if name.endswith("lora_b")), "step 1")
+    if trace.config["model"]["adapter_path"] is None and not trace.config["adapter"]["b_std"]:
+        moved = [name for name, values in last.items() if name.endswith("lora_b") and values.any()]
+        found.count(BEGIN, len(moved), ", ".join(moved[:3]))
     for step in trace.steps:
         where = f"step {step.number}"
         rate = learning_rate(settings, step.number - 1, trace.config["loop"]["steps"])
@@ -51,10 +55,15 @@ def _layers(run: Run) -> set[str]:
     """Return the layers that should have an adapter: each projection of a block but routers, or what is named."""
     settings = run.trace.config["adapter"]
     chosen = set()
+    blocks = {int(match[1]) for name in run.base.linear_layers if (match := BLOCK.search(name))}
+    first = len(blocks) - settings["layers"] if settings["layers"] else 0
     for name in run.base.linear_layers:
+        match = BLOCK.search(name)
+        if match and int(match[1]) < first:
+            continue
         router = name.endswith(ROUTERS)
         fits = any(f".{name}".endswith(f".{target}") for target in settings["targets"])
-        plain = not settings["targets"] and ".layers." in name and not router
+        plain = not settings["targets"] and match is not None and not router
         embedding = settings["embeddings"] and name.endswith("embed_tokens")
         if fits or plain or embedding or (settings["routers"] and router):
             chosen.add(name)

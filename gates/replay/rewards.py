@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.model import Array, UnsupportedError
+from gates.model import Array
 from gates.replay.measure import Measures
 from gates.replay.run import Run
 from gates.replay.trace import Rollout
@@ -40,6 +40,11 @@ def replay(run: Run) -> Measures:
             found.add(RAW, float("inf"), f"{where}: {rollout.rewards.shape[1]} functions, must be {len(wanted)}")
             continue
         for number, (function, column) in enumerate(zip(functions, wanted, strict=True)):
+            if column is None:
+                found.leave_out(
+                    f"the reward {function['name']!r}, a function of the user: its values are taken as recorded"
+                )
+                continue
             found.distance(RAW, rollout.rewards[:, number], column, f"{where}, {function['name']}")
         weights = np.array([function["weight"] for function in functions])
         found.distance(TOTAL, rollout.weights, weights, f"{where}, weights")
@@ -50,7 +55,7 @@ def replay(run: Run) -> Measures:
     return found
 
 
-def _column(run: Run, function: Mapping[str, Any], rollout: Rollout) -> Array:
+def _column(run: Run, function: Mapping[str, Any], rollout: Rollout) -> Array | None:
     name = function["name"]
     own = str(function.get("function", "")).rpartition(":")[2]
     if name == "user" and own in run.users and run.rows is not None:
@@ -58,7 +63,7 @@ def _column(run: Run, function: Mapping[str, Any], rollout: Rollout) -> Array:
         pairs = zip(rollout.texts["completions"], rows, strict=True)
         return np.array([run.users[own](text, row) for text, row in pairs], np.float64)
     if name not in FUNCTIONS:
-        raise UnsupportedError(f"the reward {name!r} cannot be replayed, known are {', '.join(FUNCTIONS)}")
+        return None
     return np.array(FUNCTIONS[name](function, rollout), np.float64)
 
 

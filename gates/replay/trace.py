@@ -221,6 +221,23 @@ def load(folder: Path) -> Trace:
     )
 
 
+def model_folder(folder: Path) -> Path:
+    """Return where the model was that a run began with.
+
+    Raises:
+        ConfigurationError: the run has no trace, or the model is gone.
+    """
+    try:
+        model = Path(json.loads((folder / FOLDER / "run.json").read_text(encoding="utf-8"))["model"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigurationError(
+            f"{folder} holds no trace; train with `--set output.trace=true`, and name the run's folder"
+        ) from None
+    if not model.is_dir():
+        raise ConfigurationError(f"the run began with {model}, which is gone; name the model's folder with --model")
+    return model
+
+
 def _lines(path: Path) -> list[Mapping[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from gates.cli.trainer import evaluate, generate, memory, smoke, train
+from gates.cli.trainer import evaluate, generate, memory, replay, smoke, train
 from gates.cli.verb import Verb
 
-VERBS = ("smoke", "train", "generate", "evaluate", "memory")
+VERBS = ("smoke", "train", "generate", "evaluate", "memory")  # those that had a name of their own once
 ANY_ARGUMENTS = {
     "ignore_unknown_options": True,
     "allow_extra_args": True,
@@ -18,6 +18,7 @@ app.command("smoke", cls=Verb, epilog=smoke.EXAMPLES)(smoke.smoke)
 app.command("train", cls=Verb, epilog=train.EXAMPLES)(train.train)
 app.command("generate", cls=Verb, epilog=generate.EXAMPLES)(generate.generate)
 app.command("evaluate", cls=Verb, epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command("replay", cls=Verb, epilog=replay.EXAMPLES)(replay.replay)
 app.command("memory", cls=Verb, epilog=memory.EXAMPLES)(memory.memory)
 
 

@@ -10,7 +10,8 @@ Inputs = Mapping[str, Any]
 
 
 def _settings(inputs: Inputs) -> Mapping[str, Any]:
-    return inputs["tables"]["algorithm"].get("settings", {})
+    settings: Mapping[str, Any] = inputs["tables"]["algorithm"].get("settings", {})
+    return settings
 
 
 def _has(section: str, key: str, off: Any = None) -> Callable[[Inputs], bool]:
