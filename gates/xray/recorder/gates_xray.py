@@ -254,6 +254,18 @@ def keys(ids, attended):
     return result
 
 
+def key_elsewhere(token, key, shift, hidden_at=""):
+    """Return the key of a token whose scores lie elsewhere than at the attended token before it.
+
+    Args:
+        token: that is scored.
+        key: of the token at which its scores lie.
+        shift: how many positions these lie before it.
+        hidden_at: their position, where the attention mask hides it.
+    """
+    return hashlib.blake2b(f"{key} {token} {shift} {hidden_at}".encode(), digest_size=8).hexdigest()
+
+
 def prompt_length(ids, attended, row_keys, ends):
     """Return how many attended tokens of a row the sampler was given, None where no call has been seen.
 
