@@ -9,9 +9,6 @@ from __future__ import annotations
 import gates_xray
 from gates_xray_torch_columns import TooLargeError
 
-MUCH = 0.1  # share that is left, above which the shift is looked for; a bonus or a router's loss leaves less
-BETTER = 0.1  # of the share before that may be left by columns that are taken though they leave some
-
 
 def search(update, share):
     """Give an update the columns that explain its gradient best, and return what they leave.
@@ -22,7 +19,7 @@ def search(update, share):
     """
     began = gates_xray.Clock()
     hidden = any(0 in row["attended"] for row in update.columns.rows)
-    ways = [(1, True)] * hidden + [(shift, hidden) for shift in (0, 2)] * (share > MUCH)
+    ways = [(1, True)] * hidden + [(shift, hidden) for shift in (0, 2)] * (share > gates_xray.MUCH)
     best, plain = None, _Way(update, share)
     for shift, behind in ways:
         if began() > update.recording.options.seconds:
@@ -32,7 +29,9 @@ def search(update, share):
             best = tried
         if best is not None and gates_xray.explains(best.share, plain.noise):
             break
-    better = best is not None and (gates_xray.explains(best.share, plain.noise) or best.share < BETTER * share)
+    better = best is not None and (
+        gates_xray.explains(best.share, plain.noise) or best.share < gates_xray.BETTER * share
+    )
     (best if better else plain).taken()
     return update.share
 
