@@ -32,7 +32,15 @@ def of_tokens(context: Context, shape: Shape, *, known: bool) -> Reading:
     return _constant(context, term, "equal weights and ratios do not fit, a constant beside the ratio does")
 
 
-def of_rows(context: Context, term: RowTerm) -> Reading:
+def readings(context: Context) -> list[Reading]:
+    """Return the term that rows have, or may have."""
+    if (term := row_terms.of(context)) is not None:
+        return [_of_rows(context, term)]
+    maybe = row_terms.perhaps(context)
+    return [] if maybe is None else [_perhaps(context, maybe)]
+
+
+def _of_rows(context: Context, term: RowTerm) -> Reading:
     """Return the term that was found between rows."""
     if term.forms == (shapes.CONSTANT,):
         return _constant(context, term, "without it the coefficients of each prompt's rows sum to 0, in every update")
@@ -45,6 +53,16 @@ def of_rows(context: Context, term: RowTerm) -> Reading:
     because = "these rows' coefficients are its gradient times one number; β holds if rows are averaged"
     numbers = {**_numbers(term, value, error), "rows": list(term.alone)}
     return Reading("KL", "read", sentence, because, numbers=numbers)
+
+
+def _perhaps(context: Context, term: RowTerm) -> Reading:
+    """Return that a constant may be on every token: too few prompts agree on it."""
+    sentence = (
+        f"whether there is a KL by k1 does not show: a constant of {number(term.size)} on every token would be one"
+    )
+    because = "without it the coefficients of each prompt's rows sum to 0, in every update, to their precision"
+    remedy = "record more updates (--updates 4), or rows of more prompts"
+    return Reading("KL", "cannot tell", sentence, because, remedy, _numbers(term, term.size * context.rows, term.error))
 
 
 def _constant(context: Context, term: RowTerm, because: str) -> Reading:

@@ -20,8 +20,8 @@ def readings(context: Context) -> list[Reading]:
     with_kl = [shape for shape in context.fitting if shape.form is not None]
     if with_kl:  # beside a ratio to the reference, an exchanged k3 with the opposite sign is a k1
         return [_named(context, [shape for shape in with_kl if shape.beta > 0] or with_kl)]
-    if (term := row_terms.of(context)) is not None:
-        return [constant.of_rows(context, term)]
+    if between_rows := constant.readings(context):
+        return between_rows
     if not context.fitting or objective.kind(context) != "policy gradient" or not objective.sampled(context):
         return []
     sources = [source for source in shapes.references(context.step) if _apart(context, source) is not None]

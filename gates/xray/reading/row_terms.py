@@ -27,6 +27,7 @@ SHARP = 1e-2  # relative error up to which a row decides
 LEAST = 3  # rows that must agree
 UNLIKE = 1.1  # how far the terms of rows that agree must lie apart
 CHANCE = 1e-3  # by which groups may agree on a constant that is none
+ROUGH = 0.03  # the same, for what is only mentioned
 SMALL = 0.2  # of the largest advantage: a larger constant may be rewards without a baseline
 LEVELS = ("none", "row product", "row mean")  # of the ratio that rows weigh by
 
@@ -72,7 +73,12 @@ def of(context: Context) -> RowTerm | None:
     """Return the term of an update's rows, None where none shows."""
     if not _usable(context):
         return None
-    return _of_sums(context) or _constant(context)
+    return _of_sums(context) or _constant(context, CHANCE)
+
+
+def perhaps(context: Context) -> RowTerm | None:
+    """Return a constant that may be on every token, where prompts agree on it so roughly that it may be chance."""
+    return _constant(context, ROUGH) if _usable(context) else None
 
 
 def excluded(context: Context, levels: Sequence[str] = LEVELS) -> float | None:
@@ -202,8 +208,13 @@ def _ways(levels: Sequence[str] = LEVELS) -> Iterator[Way]:
     return ((by_length, level) for level in levels for by_length in (False, True))
 
 
-def _constant(context: Context) -> RowTerm | None:
-    """Return the constant without which the rows of every prompt sum to 0, in this update and those before it."""
+def _constant(context: Context, most: float) -> RowTerm | None:
+    """Return the constant without which the rows of every prompt sum to 0, in this update and those before it.
+
+    Args:
+        context: of the update.
+        most: by what chance the prompts may agree on it.
+    """
     contexts = [each for each in (*context.earlier, context) if _usable(each)]
     for way in _ways():
         groups = [options for each in contexts for options in _groups(each, way)]
@@ -213,7 +224,7 @@ def _constant(context: Context) -> RowTerm | None:
         left = np.abs(rows.weight * unit - size)
         alone = rows.index[left <= rows.error * unit + error]
         whole = len(alone) == len(rows.index) >= LEAST
-        if size > 0 and (whole or (_sure(groups, size) and size < SMALL * left.max())):
+        if size > 0 and (whole or (_chance(groups, size) < most and size < SMALL * left.max())):
             even = len(set(rows.length.tolist())) == 1
             alone_rows = tuple(int(row) for row in alone) if whole else ()
             by_length = None if even else way[0]
@@ -267,7 +278,7 @@ def _common(groups: Sequence[Sequence[tuple[float, float]]]) -> tuple[float, flo
     return float("nan"), float("nan")
 
 
-def _sure(groups: Sequence[Sequence[tuple[float, float]]], size: float) -> bool:
-    """Return whether it is no chance that the groups agree on a number."""
+def _chance(groups: Sequence[Sequence[tuple[float, float]]], size: float) -> float:
+    """Return by what chance the groups agree on a number."""
     by_chance = (min(1.0, len(options) * 2.0 * max(error for _, error in options) / size) for options in groups[1:])
-    return len(groups) > 1 and prod(by_chance) * len(groups[0]) < CHANCE
+    return prod(by_chance) * len(groups[0]) if len(groups) > 1 else 1.0

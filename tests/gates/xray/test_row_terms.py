@@ -85,6 +85,13 @@ class TestConstant:
         reading = of(tmp_path, "KL", made(np.full(8, 0.001 / 8), rows, model, model=model))
         assert (reading.kind, "nothing else trains" in reading.sentence) == ("attention", True)
 
+    def test_prompts_that_agree_roughly_do_not_tell(self, tmp_path: Path) -> None:
+        """So small a constant that its precision is a percent."""
+        rows, model = lines(LENGTHS), Model.drawn()
+        reading = of(tmp_path, "KL", made((5e-4 - advantages()) / 8, rows, model, model=model))
+        assert (reading.kind, reading.numbers["forms"]) == ("cannot tell", ["k1"])
+        assert "a constant of 6.25e-5 on every token" in reading.sentence
+
     @pytest.mark.parametrize("shift", [-0.4, 0.4])
     def test_rewards_without_a_baseline_are_no_kl(self, shift: float, tmp_path: Path) -> None:
         """One constant for all prompts that is as large as the advantages, or pushes up."""
