@@ -13,6 +13,7 @@ from gates.xray.reading.reading import Reading
 from gates.xray.reading.words import number, plural, rows, share
 from gates.xray.step import Step
 
+LEAST = 3  # rows that must have moved the way they were pushed
 LARGER = "record an update after a larger step, or more updates of one rollout (--updates)"
 
 
@@ -53,6 +54,9 @@ def _level(
     plain = [shape for shape in context.fitting if shape.old is None]
     if acting and not plain:
         return _by_token(acting[0].old or "", ratios, clipped)
+    switched = _switched_off(context, before, partner, source) if plain else None
+    if switched is not None:
+        return switched
     if plain and not acting:
         return _by_row(context, before, partner, source, ratios[source.name])
     if acting:
@@ -155,6 +159,23 @@ def _by_row(
         because,
         numbers={**numbers, "level": fitting[0]},
     )
+
+
+def _switched_off(
+    context: Context, before: Context, partner: Mapping[int, int], source: shapes.Source
+) -> Reading | None:
+    """Return that a bound has cut the ratios of whole rows, where no row that trained is left and a bound of tokens would cut other tokens."""
+    weighed = [row for row in partner if abs(before.weights[partner[row]]) > 0]
+    if len(weighed) < LEAST or any(context.weights[row] != 0 for row in weighed):
+        return None
+    logs = [_logs(context, row, source) * -np.sign(before.weights[partner[row]]) for row in weighed]
+    against = sum(int((values < 0).sum()) for values in logs)
+    if not against or any(values.sum() <= 0 for values in logs):
+        return None
+    sentence = f"a bound cuts the ratio of rows to {source.name}, not of tokens: it switches off {rows(weighed)} whole"
+    because = f"each row has moved the way it was pushed, {plural(against, 'token')} of them have not"
+    numbers = {"level": "row", "old": source.name, "rows": weighed, "against": against}
+    return Reading("second update", "read", sentence, because, numbers=numbers)
 
 
 def _relative(context: Context, row: int) -> float:

@@ -154,6 +154,15 @@ class TestRatio:
         assert (reading.kind, reading.numbers["level"], reading.numbers["old"]) == ("read", level, "another model")
         assert reading.numbers["largest"] == pytest.approx(np.exp(logs.max()), rel=1e-4)
 
+    def test_a_bound_that_switches_all_rows_off_is_one_of_rows(self, tmp_path: Path) -> None:
+        """A KL is all that is left; some tokens have moved against the bound that cut their rows."""
+        first, later = second(lines(LENGTHS), advantages(), beta=0.5, bounds=(99.0, -1.0), step=0.1)
+        sums = [values.sum() for values in apart(first.rows, later.model, first.model)]
+        first.coefficients = spread(first.rows, -np.sign(sums) / 8)
+        reading = of(tmp_path, "second update", first, later)
+        assert (reading.kind, reading.numbers["level"]) == ("read", "row")
+        assert reading.numbers["against"] > 0
+
     @pytest.mark.parametrize("level", ["row product", "row mean"])
     def test_one_row_that_no_bound_switches_off_shows_its_level(self, level: str, tmp_path: Path) -> None:
         rows, before = lines(LENGTHS), Model.drawn()
