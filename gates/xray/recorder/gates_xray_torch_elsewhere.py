@@ -54,7 +54,8 @@ def _tried(update, shift, *, hidden):
     share, coefficients = gates_xray.unexplained(update.sketch, update.gradient)
     update.noise = columns.noise(coefficients, update.sketch, update.temperature)
     update.kinds = [["log_prob", columns.seen], ["padding", len(columns) - columns.seen]][: 1 + hidden]
-    update.tried.append([[f"log_prob {shift} before", *["padding"] * hidden], share])
+    name = "log_prob" if shift == 1 else f"log_prob {shift} before"
+    update.tried.append([[name, *["padding"] * hidden], share])
     return _Way(update, share)
 
 
