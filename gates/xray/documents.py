@@ -106,6 +106,7 @@ class UpdateDocument(Part):
     gradient_norm: float
     clip: Clip | None = None
     moved: Moved | None = None
+    shift: NonNegativeInt = 1
     bins: PositiveInt
     seed: int = 0
 

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates.xray import recording as recordings
-from gates.xray.reading import between, explained, objective, optimizer, penalty, sampling, second, trains, within
+from gates.xray.reading import (
+    between,
+    explained,
+    objective,
+    optimizer,
+    penalty,
+    sampling,
+    second,
+    shift,
+    trains,
+    within,
+)
 from gates.xray.reading.context import Context, context
 from gates.xray.reading.reading import Reading
 from gates.xray.recording import Recording
@@ -16,6 +27,7 @@ from gates.xray.verdict import Verdict, verdicts
 
 QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     objective.readings,
+    shift.readings,
     trains.readings,
     within.readings,
     between.readings,

@@ -20,6 +20,7 @@ LEVELS = 6  # strengths of colour
 TOPICS = {  # of readings, in the order in which they are shown
     "rows": ("objective", "between rows", "truncated", "duplicates"),
     "tokens": (
+        "shift",
         "mask",
         "prompt",
         "completion",

@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.xray.fit import quantile
-from gates.xray.reading import objective
+from gates.xray.reading import objective, row_terms
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.trains import state
@@ -54,7 +54,8 @@ def readings(context: Context) -> list[Reading]:
         return [_decided(context, ways, lambda way: _proportional(way, ones), "every row is pushed alike", ones)]
     reading = _decided(context, ways, lambda way: _sums_to_zero(context, way), "advantages of a group sum to 0")
     told = reading.kind == "read" or bool(reading.numbers.get("fitting"))
-    silent = context.trained_before or not objective.sampled(context)  # ratios of rows act as well, or no law holds
+    alike = context.trained_before or row_terms.of(context) is not None  # ratios of rows, or their KL, act as well
+    silent = alike or not objective.sampled(context)  # or no law holds
     return [] if silent and not told else [reading]
 
 
@@ -65,7 +66,7 @@ def _weights(context: Context) -> tuple[Array, Array]:
         for row in context.step.alike[first]:
             values[row] = weight
             errors[row] = max(context.shape.errors[first], context.step.fit.rounding * abs(weight))
-    return values, errors
+    return values - row_terms.constants(context), errors
 
 
 def trained(context: Context) -> Array:
@@ -124,7 +125,8 @@ def _decided(
         if "sum" in law
         else "rows weigh by neither their lengths nor their tokens"
     )
-    remedy = f"advantages without a mean of the group, scaled over the batch, or weights of rows: {NOTE}"
+    causes = "advantages without a mean of the group or scaled over the batch, weights of rows, or a KL by k1"
+    remedy = f"{causes}: {NOTE}, and so would a further update"
     return Reading("between rows", "cannot tell", sentence, law, remedy, numbers)
 
 

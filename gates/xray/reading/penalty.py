@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gates.xray.reading import objective, shapes
+from gates.xray.reading import constant, objective, row_terms, shapes
 from gates.xray.reading.between import trained
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
@@ -18,8 +18,10 @@ EXCHANGED = "exchanged"
 def readings(context: Context) -> list[Reading]:
     """Return the KL that the tokens of rows show, or that none shows."""
     with_kl = [shape for shape in context.fitting if shape.form is not None]
-    if with_kl:
-        return [_named(context, with_kl)]
+    if with_kl:  # beside a ratio to the reference, an exchanged k3 with the opposite sign is a k1
+        return [_named(context, [shape for shape in with_kl if shape.beta > 0] or with_kl)]
+    if between_rows := constant.readings(context):
+        return between_rows
     if not context.fitting or objective.kind(context) != "policy gradient" or not objective.sampled(context):
         return []
     sources = [source for source in shapes.references(context.step) if _apart(context, source) is not None]
@@ -58,8 +60,10 @@ def _named(context: Context, fitting: list[Shape]) -> Reading:
     best = min(fitting, key=lambda shape: shape.misfit)
     forms = list(dict.fromkeys(shape.form or "" for shape in fitting))
     means = {shape.by_length for shape in fitting}
-    references = list(dict.fromkeys(shape.reference or "" for shape in fitting))
+    references = list(dict.fromkeys(shape.reference for shape in fitting if shape.reference))
     value, error = beta(context, best)
+    if forms == [shapes.CONSTANT]:
+        return constant.of_tokens(context, best, known=len(means) == 1)
     numbers = {
         "beta": value,
         "error": error,
@@ -90,7 +94,13 @@ def _none(context: Context, source: shapes.Source) -> Reading:
     ):
         value, error = beta(context, shape)
         largest = max(largest, abs(value) + context.tokens.quantile * error)
-    sentence = f"no KL of tokens to {source.name} by k2 or k3 shows"
+    unseen = row_terms.excluded(context)
+    if context.shape.old is not None or unseen is not None:
+        sentence = f"no KL to {source.name} by k1, k2 or k3 shows, of tokens or of the sums of rows"
+    else:
+        sentence = (
+            f"no KL of tokens to {source.name} by k2 or k3 shows; one by k1, or of the sums of rows, may be there"
+        )
     if not np.isfinite(largest):
         return Reading(
             "KL", "cannot tell", f"whether there is a KL to {source.name} does not show", "", "record longer rows"

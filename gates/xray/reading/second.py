@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import objective, shapes, within
+from gates.xray.reading import objective, row_terms, shapes, within
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.words import number, plural, rows, share
 from gates.xray.step import Step
 
+LEAST = 3  # rows that must have moved the way they were pushed
 LARGER = "record an update after a larger step, or more updates of one rollout (--updates)"
 
 
@@ -53,6 +54,9 @@ def _level(
     plain = [shape for shape in context.fitting if shape.old is None]
     if acting and not plain:
         return _by_token(acting[0].old or "", ratios, clipped)
+    switched = _switched_off(context, before, partner, source) if plain else None
+    if switched is not None:
+        return switched
     if plain and not acting:
         return _by_row(context, before, partner, source, ratios[source.name])
     if acting:
@@ -109,9 +113,12 @@ def _by_row(
 ) -> Reading:
     """Compare the rows' weights with those of the update before: unchanged, or times a ratio of the row."""
     old = source.name
-    kept = [row for row in partner if context.shape.weights.get(row) and before.shape.weights.get(partner[row])]
+    trained = [row for row in partner if abs(before.weights[partner[row]]) > 0]  # not NaN
+    kept = [row for row in trained if abs(context.weights[row]) > 0]
+    off = [row for row in trained if context.weights[row] == 0]
     numbers = {"old": old, "least": float(ratio.min()), "largest": float(ratio.max())}
-    if len(kept) < 2:
+    whole = len(partner) == len(context.tokens.rows) == len(before.tokens.rows)  # so that sums are divided alike
+    if len(kept) < 2 - (whole and bool(kept)):
         sentence = "the tokens of a row weigh the same, and fewer than two rows have a weight in both updates"
         return Reading("second update", "cannot tell", sentence, "", LARGER, numbers)
     quotient = np.log([abs(context.shape.weights[row] / before.shape.weights[partner[row]]) for row in kept])
@@ -123,7 +130,12 @@ def _by_row(
         "row product": np.array([values.sum() for values in logs]),
     }
     room = 2 * context.tokens.quantile * error
-    fitting = [name for name, values in wanted.items() if _constant(quotient - values, error, room)]
+    factor = np.log(_factor(context) / _factor(before)) if len(kept) < 2 else None
+    fitting = [
+        name
+        for name, values in wanted.items()
+        if _constant(quotient - values, error, room, factor) and _bounded(context, before, partner, off, source, name)
+    ]
     names = {
         "none": f"no ratio acts: rows weigh as in update {before.step.update.number}, although the ratios are {_span(ratio)}",
         "row mean": f"rows weigh by the mean of their ratios to {old}, as a sequence (GSPO)",
@@ -149,13 +161,43 @@ def _by_row(
     )
 
 
+def _switched_off(
+    context: Context, before: Context, partner: Mapping[int, int], source: shapes.Source
+) -> Reading | None:
+    """Return that a bound has cut the ratios of whole rows, where no row that trained is left and a bound of tokens would cut other tokens."""
+    weighed = [row for row in partner if abs(before.weights[partner[row]]) > 0]
+    if len(weighed) < LEAST or any(context.weights[row] != 0 for row in weighed):
+        return None
+    logs = [_logs(context, row, source) * -np.sign(before.weights[partner[row]]) for row in weighed]
+    against = sum(int((values < 0).sum()) for values in logs)
+    if not against or any(values.sum() <= 0 for values in logs):
+        return None
+    sentence = f"a bound cuts the ratio of rows to {source.name}, not of tokens: it switches off {rows(weighed)} whole"
+    because = f"each row has moved the way it was pushed, {plural(against, 'token')} of them have not"
+    numbers = {"level": "row", "old": source.name, "rows": weighed, "against": against}
+    return Reading("second update", "read", sentence, because, numbers=numbers)
+
+
 def _relative(context: Context, row: int) -> float:
     return max(context.shape.errors[row] / abs(context.shape.weights[row]), context.step.fit.rounding)
 
 
-def _constant(values: Array, errors: Array, room: Array) -> bool:
+def _factor(context: Context) -> float:
+    clip = context.step.update.document.clip
+    return clip.factor if clip else 1.0
+
+
+def _bounded(
+    context: Context, before: Context, partner: Mapping[int, int], off: Sequence[int], source: shapes.Source, level: str
+) -> bool:
+    """Return whether a bound of a row's ratio may have switched rows off: it has moved the way that they were pushed."""
+    moved = [_logs(context, row, source).sum() * -before.weights[partner[row]] > 0 for row in off]
+    return all(moved) and not (off and level == "none")
+
+
+def _constant(values: Array, errors: Array, room: Array, centre: float | None) -> bool:
     """Return whether numbers are one number within their errors: a clip of the norm multiplies all by one."""
-    centre = float(np.average(values, weights=1.0 / errors**2))
+    centre = float(np.average(values, weights=1.0 / errors**2)) if centre is None else centre
     return bool((np.abs(values - centre) <= room).all())
 
 
@@ -181,13 +223,25 @@ def _stale(context: Context) -> list[Reading]:
     """Return the ratio of rows that no earlier update had: they were scored before one."""
     old, ratio = context.shape.old, context.shape.surrogate
     if old is None:
-        return []
+        return _stale_rows(context)
     numbers = {"level": "token", "old": old, "least": float(ratio.min()), "largest": float(ratio.max())}
     sentence = f"tokens weigh by their ratio to {old}: {_span(ratio)}"
     because = "their coefficient is 0, or the KL's alone, on the side of 1 that a bound cuts"
     on = ~context.tokens.zero & ~context.clipped & (context.weights[context.tokens.row] != 0)
     clipped = _clip(context, context.clipped, on, ratio, because)
     return [Reading("ratio", "read", sentence, "equal weights do not fit, these ratios do", numbers=numbers), *clipped]
+
+
+def _stale_rows(context: Context) -> list[Reading]:
+    """Return the ratio by which whole rows weigh, where the sums over each prompt show it."""
+    weighed = row_terms.ratio(context)
+    if weighed is None:
+        return []
+    level, old, ratios = weighed
+    how = {"row mean": "the mean of their ratios", "row product": "the product of their ratios"}[level]
+    numbers = {"level": level, "old": old, "least": float(ratios.min()), "largest": float(ratios.max())}
+    because = "divided by it, the coefficients of each prompt's rows sum to 0, and as they are they do not"
+    return [Reading("ratio", "read", f"rows weigh by {how} to {old}: {_span(ratios)}", because, numbers=numbers)]
 
 
 def _clip(context: Context, off: Array, on: Array, ratio: Array, because: str) -> list[Reading]:

@@ -20,9 +20,13 @@ FORMS: Mapping[
     WEIGHTED: lambda x: x,
     "k3 with policy and reference exchanged": lambda x: np.exp(x) - 1.0,
 }
+CONSTANT = (
+    "k1"  # its gradient is 1 on every token, whatever the reference; beside equal tokens it is a part of their weight
+)
 BOUNDS = (np.inf, 0.1, 0.2, 0.3, 0.5)  # of ratios, to begin the search for clipped tokens
 TURNS = 20  # of that search; it ends when nothing changes
 ROUNDS = 30  # of the fit that trusts no outlier
+SHARP = 0.01  # relative error up to which a token says how strong a KL is
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ def equal(tokens: Tokens) -> Shape:
 
 
 def candidates(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Iterator[Shape]:
-    """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL."""
+    """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL, ratio and a constant."""
     yield equal(tokens)
     surrogates: list[tuple[str | None, Array]] = [(None, np.ones(len(tokens.value)))]
     for old in olds(step, earlier):
@@ -137,12 +141,15 @@ def candidates(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Iterator[
                     penalty = penalty / (_lengths(step, tokens) if by_length else 1.0)
                     shape = _clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
                     yield _named(shape, old=name, form=form, reference=reference.name, by_length=by_length)
+    for name, surrogate in surrogates[1:]:
+        for by_length, constant in _constants(step, tokens):
+            yield _named(_clipping(tokens, surrogate, constant), old=name, form=CONSTANT, by_length=by_length)
 
 
 def with_penalty(
     step: Step, tokens: Tokens, reference: Source, old: str | None, earlier: Sequence[Step]
 ) -> Iterator[Shape]:
-    """Yield the shapes with a k3 to one reference beside the surrogate that was found."""
+    """Yield the shapes with a k3 to one reference, or a k1, beside the surrogate that was found."""
     surrogate = np.ones(len(tokens.value))
     for source in olds(step, earlier):
         if source.name == old:
@@ -151,6 +158,13 @@ def with_penalty(
     for by_length in (True, False):
         penalty = derivative / (_lengths(step, tokens) if by_length else 1.0)
         yield _named(_solved(tokens, surrogate, penalty, tokens.zero), old=old, by_length=by_length)
+    for by_length, constant in _constants(step, tokens) if old else ():
+        yield _named(_solved(tokens, surrogate, constant, tokens.zero), old=old, by_length=by_length)
+
+
+def _constants(step: Step, tokens: Tokens) -> list[tuple[bool, Array]]:
+    """Return what a k1 adds to each token, and whether it is averaged within rows."""
+    return [(True, 1.0 / _lengths(step, tokens)), (False, np.ones(len(tokens.value)))]
 
 
 def _named(shape: Shape, **names: object) -> Shape:
@@ -207,6 +221,9 @@ def _clipping(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
     best = start = _trusting(tokens, ratio, penalty)
     if best.misfit <= tokens.quantile:
         return best
+    alone = _solved(tokens, ratio, penalty, _of_one_strength(tokens, penalty))
+    if alone.misfit <= tokens.quantile:
+        return alone
     sign = np.array([start.weights[row] for row in tokens.rows])[tokens.index]
     for bound in BOUNDS:
         off = np.where(sign < 0, ratio > 1.0 + bound, ratio < 1.0 - bound)
@@ -222,6 +239,17 @@ def _clipping(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
                 break
             off = closer
     return best
+
+
+def _of_one_strength(tokens: Tokens, penalty: Array) -> Array:
+    """Return the most tokens whose coefficient is the KL's gradient times one number: what clipped tokens have."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        strength, room = tokens.value / penalty, 2 * tokens.quantile * tokens.error / np.abs(penalty)
+        ordered = np.sort(strength)
+        low, high = (np.searchsorted(ordered, strength + sign * room) for sign in (-1, 1))
+        known = np.isfinite(strength) & (room < SHARP * np.abs(strength))
+        most = int(np.where(known, high - low, 0).argmax())
+        return np.asarray(np.abs(strength - strength[most]) <= room + room[most])
 
 
 def _trusting(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:

@@ -205,9 +205,9 @@ def _behind(context: Context) -> Reading | None:
 
 
 def _padding(context: Context) -> Reading | None:
-    states = _states(context, ((i, k) for i, row in enumerate(context.step.rows) for k in _hidden(row)))
     hidden = any(not row.row.attended.all() for row in context.step.rows)
-    trains = states.count("trains")
+    places = ((i, k) for i, row in enumerate(context.step.rows) for k in _hidden(row))
+    trains = sum(state(context, i, k) == "trains" for i, k in places)  # those that share a column train alike
     if trains:
         sentence = f"{plural(trains, 'token')} of padding {'trains' if trains == 1 else 'train'}"
         return Reading("padding", "attention", sentence, STANDARD, numbers={"trains": trains})

@@ -31,6 +31,10 @@ from pathlib import Path
 FORMAT = 1
 EXPLAINED = 1e-5  # share of a gradient in float32 that is left when its columns explain it: a probe left 2e-7 to 9e-7
 NOISES = 10.0  # and that many times what one backward pass in the script's dtype adds
+MUCH = (
+    0.1  # share that is left, above which scores of other positions are tried; a bonus or a router's loss leaves less
+)
+BETTER = 0.1  # of the share before: columns that leave less are taken though they leave some
 BINS_PER_COLUMN = 4  # a probe lost less than 4e-7 of the coefficients at 4
 LEAST_BINS = 256
 MOST_HASHED = 1_000_000  # tokens of passes without gradient whose keys are made, so that sampling loops stay fast
@@ -260,6 +264,18 @@ def keys(ids, attended):
         if counts:
             digest = here
     return result
+
+
+def key_elsewhere(token, key, shift, hidden_at=""):
+    """Return the key of a token whose scores lie elsewhere than at the attended token before it.
+
+    Args:
+        token: that is scored.
+        key: of the token at which its scores lie.
+        shift: how many positions these lie before it.
+        hidden_at: their position, where the attention mask hides it.
+    """
+    return hashlib.blake2b(f"{key} {token} {shift} {hidden_at}".encode(), digest_size=8).hexdigest()
 
 
 def prompt_length(ids, attended, row_keys, ends):

@@ -37,6 +37,7 @@ class Columns:
         keys: of the columns.
         bins: of the sketch.
         reached: names of the parameters in which a column has a gradient.
+        shift: how many positions before a token the scores lie from which its log-prob is taken; 1 in a language model.
     """
 
     def __init__(self, calls, weights, options, ranks):
@@ -44,13 +45,18 @@ class Columns:
         self.weights = weights
         self.options = options
         self.ranks = ranks
-        self.rows, self.keys, self.reached = [], [], set()
-        self._index = {}  # (padding in front, key) to column
+        self.reached = set()
         self._batched = None  # whether vmap works for this model, once it is known
-        self.list_rows(padding=False)
+        self.begin(1)
         if len(self.keys) > options.columns:
             raise TooLargeError(**self.estimate(0.0))
         self.bins = gates_xray.bins_for(max(1, len(self.keys)), ranks)
+
+    def begin(self, shift, *, padding=False):
+        """List the rows anew, with scores so many positions before each token."""
+        self.shift, self.keys = shift, []
+        self._index = {}  # (padding in front, key) to column
+        self.list_rows(padding=padding)
 
     def list_rows(self, *, padding):
         """Give a column to each token that follows other tokens, once for equal tokens after equal tokens.
@@ -64,9 +70,13 @@ class Columns:
                 ids, attended, row_keys = call.tokens[row].tolist(), call.attended[row].tolist(), call.keys(row)
                 front = next((k for k, counts in enumerate(attended) if counts), 0)
                 columns = [-1] * len(ids)
-                for position in range(front + 1, min(len(ids), call.limits[row] + 1)):
-                    if attended[position - 1] or (padding and not call.masked):
-                        columns[position] = self._column(front, row_keys[position])
+                for position in range(front + self.shift, min(len(ids), call.limits[row] + self.shift)):
+                    source = position - self.shift
+                    if attended[source] or (padding and not call.masked):
+                        key = row_keys[position]
+                        if self.shift != 1:
+                            key = gates_xray.key_elsewhere(ids[position], row_keys[source], self.shift)
+                        columns[position] = self._column(front, key)
                 self.rows.append(
                     {"call": index, "row": row, "ids": ids, "attended": attended, "columns": columns, "keys": row_keys}
                 )
@@ -113,11 +123,11 @@ class Columns:
         values, entropies = np.full(many, np.nan), np.full(many, np.nan)
 
         def log_prob(logits, positions, targets):
-            scores = _normal(logits[positions - 1], temperature)
+            scores = _normal(logits[positions - self.shift], temperature)
             return mx.take_along_axis(scores, targets[:, None], axis=-1)[:, 0]
 
         def seen(logits, positions, targets, at):
-            scores = log_softmax(logits[positions - 1], temperature)
+            scores = log_softmax(logits[positions - self.shift], temperature)
             values[at] = scores[np.arange(len(at)), np.array(targets)]
             entropies[at] = -(np.exp(scores) * scores).sum(-1)
 
@@ -127,7 +137,7 @@ class Columns:
         """Return the sketched gradients of the entropy at each column's place."""
 
         def entropy(logits, positions, _):
-            scores = _normal(logits[positions - 1], temperature)
+            scores = _normal(logits[positions - self.shift], temperature)
             return -(mx.exp(scores) * scores).sum(-1)
 
         return self._sketches(entropy)
@@ -142,8 +152,8 @@ class Columns:
                 mx.eval(other)
 
         def divergence(logits, positions, _):
-            reference = mx.stop_gradient(_normal(other[0][positions - 1], 1.0))
-            scores = _normal(logits[positions - 1], 1.0)
+            reference = mx.stop_gradient(_normal(other[0][positions - self.shift], 1.0))
+            scores = _normal(logits[positions - self.shift], 1.0)
             return (mx.exp(scores) * (scores - reference)).sum(-1)
 
         return self._sketches(divergence, 0, before)
@@ -153,10 +163,10 @@ class Columns:
         result = np.full(len(self.keys), np.nan)
         with self.weights.using(weights):
             for row in self.rows:
-                values = log_probs_of(self.row_logits(row), row["ids"], temperature)
+                scores = log_softmax(self.row_logits(row), temperature)
                 for position, column in enumerate(row["columns"]):
                     if column >= 0:
-                        result[column] = values[position - 1]
+                        result[column] = scores[position - self.shift, row["ids"][position]]
         return result
 
     def row_logits(self, row, length=None):
@@ -185,7 +195,7 @@ class Columns:
 
             def loss(*given, call=call, line=line, position=position, target=target, weight=weight):
                 with self.weights.using(dict(zip(names, given, strict=True))):
-                    scores = _normal(call.logits()[mx.array(line), mx.array(position - 1)], temperature)
+                    scores = _normal(call.logits()[mx.array(line), mx.array(position - self.shift)], temperature)
                 return (mx.take_along_axis(scores, mx.array(target)[:, None], axis=-1)[:, 0] * weight).sum()
 
             _, gradients = mx.vjp(loss, [self.weights.own[name] for name in names], [mx.array(1.0)])
@@ -212,7 +222,7 @@ class Columns:
             done.update(row["columns"][k] for k in new)
             at = [row["columns"][k] - first for k in new]
             positions, targets = mx.array(new), mx.array([row["ids"][k] for k in new])
-            self._current = (row, max(new))
+            self._current = (row, max(new) + 1 - self.shift)
             if seen is not None:
                 seen(self.row_logits(*self._current), positions, targets, at)
             sketch[at] = self._vectors(quantity, positions, targets)

@@ -6,6 +6,7 @@ before the update, in float32 where it has half precision, without dropout; what
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 
 import gates_xray
@@ -13,7 +14,7 @@ import gates_xray_mlx_calls as passes
 import gates_xray_mlx_router
 import mlx.core as mx
 import numpy as np
-from gates_xray_mlx_columns import Columns, log_probs_of
+from gates_xray_mlx_columns import Columns, TooLargeError, log_probs_of
 from gates_xray_mlx_optimizer import Sample, described
 from gates_xray_mlx_weights import Slot, Weights, numbers
 from mlx.utils import tree_flatten
@@ -97,16 +98,36 @@ class Update:
         seconds = clock() / len(self.temperatures)
         if self._ranks()[1] > 1:  # other ranks have the other columns
             return
-        for kind in ("padding", "entropy", "kl", "router"):
+        for kind in ("padding", "shift", "entropy", "kl", "router"):
             if gates_xray.explains(share, self.noise):
                 return
-            share = self._with(kind, share)
+            share = self._shifted(share) if kind == "shift" else self._with(kind, share)
         hopeless = len(self.kinds) > 1 or any(call.dropout for call in self.calls)
         if gates_xray.explains(share, self.noise) or hopeless or seconds * len(USUAL) > SEARCH:
             return
         best = self._best(USUAL)
         if gates_xray.explains(best[0], 0.0):
             self._take(best)
+
+    def _shifted(self, share):
+        """Take the log-probs at another position, if these explain most of what is left; return what is."""
+        plain = [vars(each).copy() for each in (self, self.columns)]
+        tried, temperatures = self.tried, self.temperatures.copy()
+        with contextlib.suppress(TooLargeError):
+            for shift in (0, 2) if share > gates_xray.MUCH else ():
+                self.columns.begin(shift, padding=True)
+                if len(self.columns.keys) > self.recording.options.columns:
+                    break
+                way = self._at(self.temperature)
+                self.temperatures = temperatures.copy()
+                tried.append([[f"log_prob {shift} before"], way[0]])
+                if way[0] < gates_xray.BETTER * share:
+                    left = self._take(way)
+                    self.tried = tried
+                    return left
+        for each, before in zip((self, self.columns), plain, strict=True):
+            vars(each).update(before)
+        return share
 
     def _coefficients(self):
         """Return the coefficients of the columns, 0 where other ranks have columns of the same gradient."""
@@ -316,6 +337,7 @@ class Update:
                 "with_gradient": int(pushed.sum()),
                 "still": int((pushed & (arrays["sample.after"] == arrays["sample.before"])).sum()),
             },
+            "shift": self.columns.shift,
             "bins": self.columns.bins,
             "seed": 0,
         }

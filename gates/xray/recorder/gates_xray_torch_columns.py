@@ -12,6 +12,7 @@ import torch
 from gates_xray_torch_sketch import CHUNK_BYTES, Sketch
 
 ROUTER = ("aux_loss", "router_aux_loss")
+SAME = 1e-5  # of their length: two passes of one model in float32 differ by less
 
 
 class TooLargeError(Exception):
@@ -34,15 +35,18 @@ class Columns:
         parameters: by name, those that are fitted.
         rows: of all passes, in their order.
         keys: of each column.
+        shift: how many positions before a token the scores lie from which its log-prob is taken; 1 in a language model.
+        seen: how many columns are of scores at tokens that the attention mask shows; the others follow them.
     """
 
     def __init__(self, passes, parameters, indices, vocabularies):
         self.calls = passes
         self.parameters = parameters
-        self.rows = []
-        self.keys = []
         self.vocabularies = vocabularies
-        self._list_rows(indices)
+        for call in self.calls:
+            if call.last is None:
+                call.last = calls.last_targets(call.ids, indices)
+        self.list_rows()
 
     def __len__(self):
         """Return the number of columns of log-probs."""
@@ -53,29 +57,68 @@ class Columns:
         self.sketch = Sketch(self.parameters.values(), bins)
         self.bins = bins
 
-    def _list_rows(self, indices):
-        """Give a column to each token that follows other tokens, once for equal tokens after equal tokens."""
-        for call in self.calls:
-            if call.last is None:
-                call.last = calls.last_targets(call.ids, indices)
-        known = {}  # by tokens of padding in front and key
+    def list_rows(self, shift=1, *, hidden=False):
+        """Give a column to each token that scores precede, once for equal tokens after equal tokens.
+
+        Args:
+            shift: how many positions before a token its scores lie.
+            hidden: also where the attention mask hides the token at which the scores lie.
+        """
+        self.shift, self.rows, self.keys, self._known = shift, [], [], {}
         for index, call in enumerate(self.calls):
             for row in range(call.ids.shape[0]):
                 ids, attended = call.tokens(row)
-                row_keys = gates_xray.keys(ids, attended)
-                front = next((k for k, counts in enumerate(attended) if counts), 0)
-                columns = [-1] * len(ids)
-                for position in range(front + 1, len(ids)):
-                    if not attended[position - 1]:
-                        continue
-                    identity = (front, row_keys[position])
-                    if identity not in known:
-                        known[identity] = len(known)
-                        self.keys.append(row_keys[position])
-                    columns[position] = known[identity]
+                columns, row_keys = [-1] * len(ids), gates_xray.keys(ids, attended)
                 self.rows.append(
                     {"call": index, "row": row, "ids": ids, "attended": attended, "columns": columns, "keys": row_keys}
                 )
+        self._give_columns(1)
+        self.seen = len(self.keys)
+        if hidden:
+            self._give_columns(0)
+
+    def _give_columns(self, shown):
+        """Give columns to the tokens whose scores lie where the attention mask is 1, or where it is 0."""
+        for row in self.rows:
+            ids, attended, row_keys = row["ids"], row["attended"], row["keys"]
+            length = self.calls[row["call"]].ids.shape[1]  # a last target has no scores
+            front = next((k for k, counts in enumerate(attended) if counts), 0)
+            for position in range(self.shift, min(len(ids), length + self.shift)):
+                source = position - self.shift
+                if attended[source] != shown:
+                    continue
+                key = row_keys[position]
+                if self.shift != 1 or not shown:  # such a score is no next token's: its key is its own
+                    hidden_at = "" if shown else source
+                    key = gates_xray.key_elsewhere(ids[position], row_keys[source], self.shift, hidden_at)
+                if (front, key) not in self._known:
+                    self._known[front, key] = len(self._known)
+                    self.keys.append(key)
+                row["columns"][position] = self._known[front, key]
+
+    def merge(self, sketch):
+        """Join columns of hidden scores that are equal, such as those of padding that the model gives one position.
+
+        Args:
+            sketch: (columns, bins), from the first hidden one on.
+
+        Returns:
+            The indices of those that are kept.
+        """
+        kept, place, norms = [], list(range(self.seen)), np.linalg.norm(sketch, axis=1)
+        for column in range(len(sketch)):
+            if not np.isfinite(norms[column]):  # of a token that attends to nothing
+                place.append(-1)
+                continue
+            apart = np.linalg.norm(sketch[kept] - sketch[column], axis=1) if kept else np.array([])
+            near = np.flatnonzero(apart <= SAME * norms[column])
+            place.append(self.seen + int(near[0]) if len(near) else self.seen + len(kept))
+            if not len(near):
+                kept.append(column)
+        self.keys = self.keys[: self.seen] + [self.keys[self.seen + column] for column in kept]
+        for row in self.rows:
+            row["columns"] = [place[column] if column >= 0 else -1 for column in row["columns"]]
+        return kept
 
     def log_probs(self, temperature, most_seconds):
         """Return the sketched columns, the log-probs and the entropies."""
@@ -89,7 +132,7 @@ class Columns:
                 continue
             logits = self.row_logits(row)
             scores = torch.log_softmax(logits.float() / temperature, -1)
-            before = torch.tensor([k - 1 for k in new], device=scores.device)
+            before = torch.tensor([k - self.shift for k in new], device=scores.device)
             targets = torch.tensor([row["ids"][k] for k in new], device=scores.device)
             picked = scores[before, targets]
             at = [row["columns"][k] for k in new]
@@ -106,7 +149,7 @@ class Columns:
         """Return a column for the entropy at each place."""
 
         def entropy(_row, logits, positions):
-            scores = torch.log_softmax(logits[positions - 1].float() / temperature, -1)
+            scores = torch.log_softmax(logits[positions - self.shift].float() / temperature, -1)
             return -(scores.exp() * scores).sum(-1)
 
         return self._columns_of(entropy)
@@ -116,8 +159,8 @@ class Columns:
 
         def divergence(row, logits, positions):
             with torch.no_grad():
-                theirs = self.row_logits(row, start)[positions - 1].float().log_softmax(-1)
-            scores = torch.log_softmax(logits[positions - 1].float(), -1)
+                theirs = self.row_logits(row, start)[positions - self.shift].float().log_softmax(-1)
+            scores = torch.log_softmax(logits[positions - self.shift].float(), -1)
             return (scores.exp() * (scores - theirs)).sum(-1)
 
         return self._columns_of(divergence)
@@ -153,7 +196,7 @@ class Columns:
                 if not places:
                     continue
                 weight = torch.tensor([coefficients[row["columns"][k]] / share[row["columns"][k]] for k in places])
-                before = torch.tensor([k - 1 for k in places])
+                before = torch.tensor([k - self.shift for k in places])
                 targets = torch.tensor([row["ids"][k] for k in places])
                 picked = scores[row["row"], before.to(scores.device), targets.to(scores.device)]
                 loss = loss + (picked * weight.to(picked)).sum()
@@ -179,7 +222,7 @@ class Columns:
             with torch.no_grad():
                 scores = torch.log_softmax(self.row_logits(row, weights).float() / temperature, -1)
             for k in new:
-                result[row["columns"][k]] = float(scores[k - 1, row["ids"][k]])
+                result[row["columns"][k]] = float(scores[k - self.shift, row["ids"][k]])
         return result
 
     def estimate(self, seconds):

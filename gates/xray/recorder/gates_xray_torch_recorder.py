@@ -178,7 +178,15 @@ class Recorder:
                 values = scores.gather(-1, targets[:, None])[:, 0].tolist()
                 at = known.setdefault(temperature, {})
                 for position, value in enumerate(values, first + 1):
-                    at[row_keys[position]] = value
+                    at[self._key(call, row, row_keys, position)] = value
+
+    @staticmethod
+    def _key(call, row, row_keys, position):
+        """Return the key of a token, by the token before it, at which its scores lie."""
+        if call.attended[row, position - 1]:
+            return row_keys[position]
+        token = int(call.ids[row, position])
+        return gates_xray.key_elsewhere(token, row_keys[position - 1], 1, position - 1)
 
     def before_generate(self, ids, mask):
         """Keep where the prompts of a generation end."""

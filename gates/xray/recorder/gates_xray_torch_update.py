@@ -9,6 +9,7 @@ import fnmatch
 
 import gates_xray
 import gates_xray_torch_calls as calls
+import gates_xray_torch_elsewhere as elsewhere
 import numpy as np
 import torch
 from gates_xray_torch_columns import Columns, TooLargeError
@@ -89,6 +90,8 @@ class Update:
         self.noise = self.columns.noise(coefficients, self.sketch, self.temperature)
         self.tried = [[["log_prob"], share]]
         if not gates_xray.explains(share, self.noise) and calls.ranks()[1] == 1:  # other ranks have the other columns
+            share = elsewhere.search(self, share)
+        if not gates_xray.explains(share, self.noise) and calls.ranks()[1] == 1:
             self._try_more(share)
 
     def _try_more(self, share):
@@ -106,7 +109,7 @@ class Update:
                 continue
             sketch = np.concatenate([self.sketch, more])
             left, _ = gates_xray.unexplained(sketch, self.gradient)
-            self.tried.append([["log_prob", kind], left])
+            self.tried.append([[*(name for name, _ in self.kinds), kind], left])
             if gates_xray.explains(left, self.noise) or left < 0.1 * share:
                 self.sketch, share = sketch, left
                 self.kinds.append([kind, len(more)])
@@ -167,6 +170,7 @@ class Update:
                 "with_gradient": int(gradient.sum()),
                 "still": int((gradient & (arrays["sample.after"] == arrays["sample.before"])).sum()),
             },
+            "shift": self.columns.shift,
             "bins": self.bins,
             "seed": 0,
         }

@@ -286,3 +286,13 @@ def test_own_trainer(temperature: float, tmp_path: Path) -> None:
         for index, row in enumerate(seen.rows):
             assert row.begins == "sampler"
             assert "trains" not in {seen.state(index, int(position)) for position in row.prompt}
+
+
+@pytest.mark.long
+def test_scores_at_the_tokens_themselves(tmp_path: Path) -> None:
+    """A loss without the shift is explained by columns of the tokens' own positions."""
+    files, _ = record(tmp_path, "unshifted")
+    seen = [step.step(update) for update in files.updates]
+    assert [one.update.document.shift for one in seen] == [0, 0]
+    assert all(one.fit.unexplained <= 1e-5 for one in seen)
+    assert [left > 0.1 for _, left in seen[0].update.document.tried[:1]] == [True]

@@ -82,6 +82,18 @@ class TestRecorded:
             )
             assert trained == alone.stdout.strip()
 
+    @pytest.mark.parametrize(("kind", "shift"), [("unshifted", 0), pytest.param("padding", 1, marks=pytest.mark.long)])
+    def test_scores_that_lie_elsewhere_are_named(self, kind: str, shift: int, tmp_path: Path) -> None:
+        """Padding that the mask hides trains; in one kind all log-probs are taken at the tokens' own positions too."""
+        files, _ = recorded(tmp_path, kind)
+        assert [update.document.shift for update in files.updates] == [shift, shift]
+        assert [step.step(update).fit.unexplained < 1e-5 for update in files.updates] == [True, True]
+        shown = read(tmp_path).updates[0]
+        padding = shown.of("padding")
+        assert padding is not None
+        assert padding.numbers["trains"] == sum(6 - length for length in (4, 6, 5, 3, 2, 6, 3, 5))
+        assert (shown.of("shift") is not None) == (shift == 0)
+
     @pytest.mark.parametrize("kind", ["dropout", pytest.param("dropout inside", marks=pytest.mark.long)])
     def test_dropout_is_named(self, kind: str, tmp_path: Path) -> None:
         """The reading says that the columns are computed without it, be it a layer or a number of a layer, as in attentions."""

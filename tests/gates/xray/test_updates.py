@@ -162,7 +162,9 @@ class TestKL:
 
     def test_no_kl_is_said_with_the_beta_that_would_show(self, tmp_path: Path) -> None:
         reading = of(picture(tmp_path, *second(lines(LENGTHS), advantages())), "KL")
-        assert reading.sentence == "no KL of tokens to the weights before update 1 by k2 or k3 shows"
+        assert reading.sentence == (
+            "no KL to the weights before update 1 by k1, k2 or k3 shows, of tokens or of the sums of rows"
+        )
         assert reading.numbers["error"] < 1e-4
 
     def test_a_reference_that_differs_shows_at_the_first_update(self, tmp_path: Path) -> None:

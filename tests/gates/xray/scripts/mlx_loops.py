@@ -147,6 +147,9 @@ class Run:
         if self.variant == "padding trains":
             mask = mx.ones_like(mask)
         logits = self.logits(ids)
+        if self.variant == "unshifted":
+            own = mx.take_along_axis(nn.log_softmax(logits[:, 1:], -1), ids[:, 1:, None], -1)[..., 0]
+            return -(own * advantages * mask).sum() / mask.sum()
         ratio = mx.exp(log_probs(logits, ids, self.temperature) - self.old[rows])
         surrogate = mx.minimum(ratio * advantages, mx.clip(ratio, 1 - CLIP, 1 + CLIP) * advantages)
         value = -((surrogate * mask).sum(-1) / mask.sum(-1)).sum() / len(self.ids)

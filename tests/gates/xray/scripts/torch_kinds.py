@@ -10,7 +10,7 @@ import sys
 
 import torch
 from torch import nn
-from torch_small import Model, log_probs, rows, surrogate
+from torch_small import PROMPT, Model, log_probs, rows, surrogate
 
 KIND = sys.argv[1]
 RATE = 1.0
@@ -79,6 +79,16 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer | None:
     return (Freeing if KIND == "frees gradients" else torch.optim.SGD)(model.parameters(), lr=RATE)
 
 
+def over_one_width(
+    model: nn.Module, ids: torch.Tensor, attended: torch.Tensor, advantages: torch.Tensor
+) -> torch.Tensor:
+    """Return a loss over padding too; of the kind "unshifted" by the scores at the tokens' own positions."""
+    scores = torch.log_softmax(model(ids, attention_mask=attended), -1)
+    scores, targets = (scores, ids) if KIND == "unshifted" else (scores[:, :-1], ids[:, 1:])
+    picked = scores.gather(-1, targets[..., None])[..., 0]
+    return -(picked[:, PROMPT:].mean(1) * advantages).mean()
+
+
 def main() -> None:
     """Make three updates."""
     torch.manual_seed(0)
@@ -95,6 +105,8 @@ def main() -> None:
         old = log_probs(model, ids, attended)
 
     def loss() -> torch.Tensor:
+        if KIND in {"padding", "unshifted"}:
+            return over_one_width(model, ids, attended, advantages)
         surrogates, mask = surrogate(log_probs(model, ids, attended), old, attended, advantages)
         return -(surrogates.sum(1) / mask.sum(1)).mean()
 
