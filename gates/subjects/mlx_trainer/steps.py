@@ -120,7 +120,10 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     )
     run = loop_run.Run(config, algorithm.create(config), resume=False)
     try:
-        made = _generation(run, prompts, completions, rewards, group_size, lengths)
+        tokens = np.full((len(completions), int(lengths.max())), -1, np.int32)
+        for row, completion in enumerate(completions):
+            tokens[row, : len(completion)] = completion
+        made = generation(prompts, tokens, lengths, rewards, group_size, run.source.eos_ids)
         learned = run.engine.learn(made, 1, config.optimizer.learning_rate)
         step = numbers.of_step(made, learned, ["case"], config.optimizer.learning_rate, run.engine.algorithm)
     finally:
@@ -135,27 +138,24 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     return {"settings": json.dumps(_in_force(config)), "metrics": json.dumps(metrics)}
 
 
-def _generation(
-    run: loop_run.Run,
-    prompts: Sequence[Sequence[int]],
-    completions: Sequence[Sequence[int]],
+def generation(
+    prompts: Sequence[Sequence[int]] | Sequence[Array],
+    tokens: Array,
+    lengths: Array,
     rewards: Array,
     group_size: int,
-    lengths: Array,
+    ends: Sequence[int] = (),
 ) -> Generation:
-    """Return the rows as a rollout has them."""
-    tokens = np.full((len(completions), int(lengths.max())), -1, np.int32)
-    for row, completion in enumerate(completions):
-        tokens[row, : len(completion)] = completion
-    ends = run.source.eos_ids
+    """Return completions (R, T) of prompts as a rollout has them, -1 past their lengths (R,)."""
+    live = np.arange(tokens.shape[1]) < lengths[:, None]
     unread = np.zeros(tokens.shape)
     return Generation(
         prompts=[Prompt(index, "", np.array(ids, np.int32), None, {}) for index, ids in enumerate(prompts)],
         samples=[],
-        rewards=protocol.Rewards(rewards[:, None].astype(np.float64), np.ones(1), group_size, lengths),
-        tokens=tokens,
-        lengths=lengths,
-        ended=np.array([completion[-1] in ends for completion in completions]),
+        rewards=protocol.Rewards(np.asarray(rewards, np.float64)[:, None], np.ones(1), group_size, lengths),
+        tokens=np.where(live, tokens, -1).astype(np.int32),
+        lengths=np.asarray(lengths, np.int64),
+        ended=np.array([row[length - 1] in ends for row, length in zip(tokens, lengths, strict=True)]),
         model=unread,
         temperature_scaled=unread,
         behaviour=unread,

@@ -4,23 +4,29 @@ Every call is independent: a model is cached by its spec, adapters are put on fo
 `adapter=None` the layers are those of the base itself.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
-from mlx import optimizers
 from mlx.utils import tree_flatten
 
 from gates.subjects.mlx_trainer import constants, loss, preference, run, steps, terms, text
 from gates.subjects.mlx_trainer import rollout as reference_rollout
-from gates_reference.trainer import checkpointing as checkpoints
 from gates_reference.trainer import double, logprobs, lora
 from gates_reference.trainer import model as models
-from gates_reference.trainer.algorithms import grpo, protocol, ratio
-from gates_reference.trainer.engine import step as engine
+from gates_reference.trainer.algorithms import ratio
+from gates_reference.trainer.config import algorithm, read
+from gates_reference.trainer.engine import optimizer as optimizers
+from gates_reference.trainer.engine.rollout import Source
+from gates_reference.trainer.engine.step import Clock, Engine
+from gates_reference.trainer.metrics import numbers
+from gates_reference.trainer.rewards import combine
 
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
@@ -113,24 +119,36 @@ def train_step(  # noqa: PLR0913  the op's keywords
     temperature: float = 1.0,
     checkpointing: bool = False,
 ) -> dict[str, Any]:
-    """One Adam step of GRPO on a fresh adapter, which is thrown away afterwards, and what it changed.
+    """One step of the trainer's engine on these rows, by GRPO and Adam on a fresh adapter, and what it changed.
 
-    With `checkpointing` the blocks' activations are computed again in the backward pass; `peak_bytes` is the step's peak of memory.
+    The adapter is thrown away afterwards. With `checkpointing` the blocks' activations are computed again in the backward pass;
+    `peak_bytes` is the step's peak of memory.
     """
-    batch = reference_rollout.batch(prompt_tokens, tokens, lengths)
-    algorithm = grpo.Grpo(grpo.Settings(epsilon_low=epsilon_low, epsilon_high=epsilon_high, beta=beta))
-    scores = np.asarray(rewards, np.float64)[:, None]
-    advantages = algorithm.advantages(protocol.Rewards(scores, np.ones(1), group_size, batch.lengths))
-    with _policy(model, adapter) as policy:
+    config = read.validate(
+        {
+            "model": {"checkpoint_layers": checkpointing},
+            "rollout": {"samples_per_prompt": group_size, "max_tokens": int(lengths.max())},
+            "algorithm": {
+                "name": "grpo",
+                "settings": {"epsilon_low": epsilon_low, "epsilon_high": epsilon_high, "beta": beta},
+            },
+            "optimizer": {"learning_rate": learning_rate, "max_gradient_norm": "off"},
+            "rewards": {"functions": [{"name": "accuracy"}]},
+        }
+    )
+    rows = steps.generation(prompt_tokens[::group_size], tokens, lengths, rewards, group_size)
+    with _policy(model, adapter) as policy, tempfile.TemporaryDirectory() as folder:
         base_before = models.digest(models.base_parameters(policy))
         before = dict(tree_flatten(policy.parameters()))
         old_bits = {name: models.bits(x) for name, x in before.items()}
-        optimizer = optimizers.Adam(learning_rate=learning_rate, bias_correction=True)
+        lora.freeze(policy)
+        chosen, optimizer = algorithm.create(config), optimizers.make(config.optimizer)
+        source = Source(None, rows.prompts, config.rollout, (), partial(combine.score, ()))
+        trainer = Engine(policy, chosen, optimizer, source, config, Path(folder), Clock(), temperature)
         mx.eval(policy.parameters())
         mx.reset_peak_memory()
         start = mx.get_active_memory()
-        with checkpoints.per_layer(policy) if checkpointing else nullcontext():
-            report = _update(policy, optimizer, batch, advantages, temperature, algorithm)
+        learned = trainer.learn(rows, 1, learning_rate)
         peak = mx.get_peak_memory() - start
         after = dict(tree_flatten(policy.parameters()))
         trainable = sorted(name for name, _ in tree_flatten(policy.trainable_parameters()))
@@ -138,9 +156,11 @@ def train_step(  # noqa: PLR0913  the op's keywords
     if base_after != base_before:
         models.forget()  # a step that moved the base must not reach the next call
     changes = [float(mx.abs(after[name] - before[name]).max()) for name in after if name.endswith(("lora_a", "lora_b"))]
+    reported = numbers.of_step(rows, learned, ["case"], learning_rate, chosen)
     return {
-        **report,
-        "advantages": advantages,
+        **{name: reported[name] for name in ("loss", "gradient_norm", "ratio_mean")},
+        **({"kl_mean": reported["kl"]} if "kl" in reported else {}),
+        "advantages": learned.advantages,
         "trainable": trainable,
         "changed": sorted(name for name, x in after.items() if models.bits(x) != old_bits[name]),
         "base_before": base_before,
@@ -148,41 +168,6 @@ def train_step(  # noqa: PLR0913  the op's keywords
         "adapter_change": max(changes, default=0.0),
         "peak_bytes": float(peak),
     }
-
-
-def _update(
-    model: Any,
-    optimizer: optimizers.Optimizer,
-    batch: logprobs.Batch,
-    advantages: Array,
-    temperature: float,
-    algorithm: protocol.Algorithm,
-) -> dict[str, float]:
-    """Update the adapters once on one micro-batch; the numbers are of the policy before the update, means over tokens."""
-    lora.freeze(model)
-    old = logprobs.of_policy(model, batch, temperature)
-    reference = logprobs.of_reference(model, batch, temperature)
-    groups = np.arange(len(batch.lengths))
-    totals = protocol.step_totals(batch.lengths, groups, micro_batches=1, max_length=batch.width)
-
-    def loss() -> mx.array:
-        policy, mask = logprobs.of_model(model, batch, temperature)
-        base = reference if algorithm.needs_reference else None
-        return algorithm.loss(protocol.MicroBatch(policy, mask, mx.array(advantages), groups, old, base), totals).value
-
-    policy, mask = logprobs.of_model(model, batch, temperature)
-    tokens = max(int(mask.sum()), 1)
-    ratios = double.exp(*ratio.token(policy, old))
-    value, gradient = engine.loss_and_grad(model, loss)
-    numbers = {
-        "loss": float(value),
-        "gradient_norm": engine.global_norm(gradient),
-        "ratio_mean": float(ratio.select(mask, ratios).sum()) / tokens,
-        "kl_mean": float(ratio.select(mask, ratio.token_kl(policy, reference)).sum()) / tokens,
-    }
-    optimizer.update(model, gradient)
-    mx.eval(model.parameters(), optimizer.state)
-    return numbers
 
 
 def model_hash(*, model: Spec) -> dict[str, Any]:

@@ -17,7 +17,7 @@ ADVANTAGES = np.array([1.0, -1.0, 0.5, -0.5])
 @pytest.fixture(autouse=True)
 def advantages(monkeypatch: pytest.MonkeyPatch) -> None:
     """Advantages by hand: these tests are about the step, the kernels have their own."""
-    monkeypatch.setattr(grpo.Grpo, "advantages", lambda *_: ADVANTAGES.astype(np.float32))
+    monkeypatch.setattr(grpo.Grpo, "advantages", lambda *_, **__: ADVANTAGES.astype(np.float32))
 
 
 def _batch(bits: int = 32) -> dict:
