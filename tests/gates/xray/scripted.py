@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
 import socket
@@ -19,6 +21,7 @@ from gates.xray import launch, read
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIMIT_S = 200.0
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}  # every processor runs tests, and threads that wait for each other spin
 
 
 def interpreter(peer: str = "trl") -> str:
@@ -43,7 +46,7 @@ def run(folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = 
     processes = [
         subprocess.Popen(
             command,
-            env={**os.environ, **recorder, **variables},
+            env={**os.environ, **ONE_THREAD, **recorder, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -59,11 +62,53 @@ def run(folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = 
     return printed
 
 
+@functools.cache
+def _torch(python: str) -> subprocess.Popen[str]:
+    """Start a process that has imported torch; it ends with this one."""
+    process = subprocess.Popen(
+        [python, str(Path(__file__).with_name("forking.py"))],
+        env={**os.environ, **ONE_THREAD},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    atexit.register(process.stdout.close)
+    atexit.register(process.wait)
+    atexit.register(process.stdin.close)  # the last registered is called first
+    return process
+
+
+def run_torch(
+    folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = ({},), **options: object
+) -> list[str]:
+    """Run a script of PyTorch as `run` does, in forks of a process that has imported torch.
+
+    test_cli.py and test_torch_recorder.py have scripts that import it themselves, under the recorder.
+    """
+    asked = json.dumps({"folder": str(folder), "updates": 2, **options})
+    files = [folder.with_name(f"{folder.name}.{rank}.txt") for rank in range(len(ranks))]
+    each = [
+        {"printed": str(file), "variables": {launch.OPTIONS: asked, **variables}}
+        for file, variables in zip(files, ranks, strict=True)
+    ]
+    process = _torch(interpreter())
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps({"command": list(command), "recorder": str(launch.RECORDER), "ranks": each}) + "\n")
+    process.stdin.flush()
+    codes = json.loads(process.stdout.readline())
+    printed = [file.read_text(encoding="utf-8") for file in files]
+    assert codes == [0] * len(ranks), "\n".join(printed)
+    return printed
+
+
 def torch_ranks(folder: Path, variant: str, ranks: int) -> dict[str, Any]:
     """Return the X-ray of torch_ranks.py on gloo."""
     folder.mkdir()
-    command = [interpreter(), str(SCRIPTS / "torch_ranks.py"), variant, str(folder.with_suffix(".store"))]
-    run(folder, command, [{"RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)])
+    command = [str(SCRIPTS / "torch_ranks.py"), variant, str(folder.with_suffix(".store"))]
+    run_torch(folder, command, [{"RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)])
     return document.record(read(folder))
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from recordings import events, generated, write
 from scenarios import advantages, grpo
+from scripted import ONE_THREAD, interpreter, run_torch
 from typer.testing import CliRunner, Result
 
 from gates.cli.verbs import app
-from gates.subjects.peers import environments
 
 SCRIPT = Path(__file__).parent / "scripts" / "torch_grpo.py"
 
@@ -18,14 +18,6 @@ SCRIPT = Path(__file__).parent / "scripts" / "torch_grpo.py"
 def xray(*arguments: str) -> Result:
     """Run the command in this process."""
     return CliRunner().invoke(app, ["xray", *arguments])
-
-
-def torch() -> str:
-    """Return an interpreter with torch."""
-    environment = environments.environment("trl")
-    if not environment.ready:
-        pytest.skip("no environment; `gates peers sync trl` makes it")
-    return str(environment.python)
 
 
 class TestUsage:
@@ -93,11 +85,13 @@ class TestVerdict:
 class TestScript:
     """A script in PyTorch, unchanged."""
 
-    def test_a_refactoring_that_changes_no_coefficient(self, tmp_path: Path) -> None:
+    def test_a_refactoring_that_changes_no_coefficient(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit code 0 against its own baseline, also when its kept recording is read again; 1 where the average changed."""
         page, document, folder = tmp_path / "x.html", tmp_path / "x.json", str(tmp_path / "kept")
         written = ["--out", str(page), "--out", str(document)]
-        first = xray("--keep", folder, *written, "--", torch(), str(SCRIPT))
+        for name, value in ONE_THREAD.items():
+            monkeypatch.setenv(name, value)
+        first = xray("--keep", folder, *written, "--", interpreter(), str(SCRIPT))
         assert first.exit_code == 0, first.output
         assert "update 1" in first.output
         assert page.read_text().startswith("<!doctype html>")
@@ -105,7 +99,8 @@ class TestScript:
         again = xray("--recording", folder, "--baseline", str(document))  # needs no framework
         assert again.exit_code == 0
         assert "no coefficient changed" in again.output
-        other = xray("--baseline", str(document), "--", torch(), str(SCRIPT), "token-mean")
+        run_torch(tmp_path / "other", [str(SCRIPT), "token-mean"])
+        other = xray("--baseline", str(document), "--recording", str(tmp_path / "other"))
         assert other.exit_code == 1
 
     @pytest.mark.parametrize(
@@ -122,7 +117,8 @@ class TestScript:
             pytest.param("entropy", ["policy_loss correct"], marks=pytest.mark.long),
         ],
     )
-    def test_a_mistake_is_read(self, mistake: str, sentences: list[str]) -> None:
+    def test_a_mistake_is_read(self, mistake: str, sentences: list[str], tmp_path: Path) -> None:
         """Nothing is declared: the screen names it."""
-        shown = " ".join(xray("--", torch(), str(SCRIPT), mistake).output.split())
+        run_torch(tmp_path / "kept", [str(SCRIPT), mistake])
+        shown = " ".join(xray("--recording", str(tmp_path / "kept")).output.split())
         assert [sentence for sentence in sentences if sentence not in shown] == []

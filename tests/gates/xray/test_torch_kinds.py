@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from scripted import SCRIPTS, interpreter, run
+from scripted import ONE_THREAD, SCRIPTS, interpreter, run, run_torch
 
 from gates.xray import read, recording, step
 from gates.xray.recording import Recording
@@ -18,7 +18,7 @@ SCRIPT = str(SCRIPTS / "torch_kinds.py")
 
 def recorded(folder: Path, kind: str) -> tuple[Recording, str]:
     """Return what a kind of the script recorded, and what it printed."""
-    (printed,) = run(folder, [interpreter(), SCRIPT, kind])
+    (printed,) = run_torch(folder, [SCRIPT, kind])
     return recording.load(folder), printed
 
 
@@ -78,7 +78,11 @@ class TestRecorded:
         trained = next(line for line in printed.splitlines() if line.startswith("trained"))
         if kind == "raises":
             alone = subprocess.run(
-                [interpreter(), SCRIPT, kind], env=dict(os.environ), capture_output=True, text=True, check=True
+                [interpreter(), SCRIPT, kind],
+                env={**os.environ, **ONE_THREAD},
+                capture_output=True,
+                text=True,
+                check=True,
             )
             assert trained == alone.stdout.strip()
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-
-from gates.subjects.peers import environments
+from scripted import ONE_THREAD, interpreter, run_torch
 
 SCRIPT = Path(__file__).parent / "scripts" / "torch_grpo.py"
 RECORDER = Path(__file__).parents[3] / "gates" / "xray" / "recorder"
@@ -18,26 +17,9 @@ LENGTHS = (4, 6, 5, 3)
 ADVANTAGES = (0.5, -0.5, -0.375, 0.375)
 
 
-def python() -> str:
-    """Return an interpreter with torch."""
-    environment = environments.environment("trl")
-    if not environment.ready:
-        pytest.skip("no environment; `gates peers sync trl` makes it")
-    return str(environment.python)
-
-
 def recorded(folder: Path, *arguments: str, **options: object) -> list[tuple[dict[str, object], dict[str, np.ndarray]]]:
     """Run the script under the recorder and return its updates."""
-    asked = {"folder": str(folder), "updates": 2, **options}
-    done = subprocess.run(
-        [python(), str(SCRIPT), *arguments],
-        env={**os.environ, "GATES_XRAY": json.dumps(asked), "PYTHONPATH": str(RECORDER)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    run_torch(folder, [str(SCRIPT), *arguments], **options)
     files = sorted(folder.glob("*/update-*.json"))
     return [(json.loads(file.read_text()), load_file(file.with_suffix(".safetensors"))) for file in files]
 
@@ -84,8 +66,8 @@ class TestRecorder:
         asked = json.dumps({"folder": str(tmp_path), "updates": 2})
         alone, seen = (
             subprocess.run(
-                [python(), str(SCRIPT)],
-                env={**os.environ, **more},
+                [interpreter(), str(SCRIPT)],
+                env={**os.environ, **ONE_THREAD, **more},
                 capture_output=True,
                 text=True,
                 timeout=200,

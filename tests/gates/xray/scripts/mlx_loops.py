@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gates_reference.trainer  # noqa: F401  # isort: skip  keeps what transformers reads of itself: half of mlx-lm's import
+
 import mlx.core as mx
 import mlx_lm
 import numpy as np
