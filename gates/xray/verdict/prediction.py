@@ -46,7 +46,7 @@ class Predictor:
     measured: Measured
     inputs: Inputs
     facts: Facts
-    _kept: dict[tuple[str, float], Branches | None] = field(default_factory=dict)
+    _kept: dict[tuple[tuple[tuple[str, Any], ...], float], Branches | None] = field(default_factory=dict)
 
     def call(self, definition: Definition) -> dict[str, Any]:
         """Return the keywords of `policy_loss`."""
@@ -119,25 +119,28 @@ class Predictor:
         if plain is None:
             return
         kept = plain[0] == plain[1]
+        left = replace(
+            self.measured,
+            columns=self.measured.columns[kept],
+            values=(self.measured.values - plain[0])[kept],
+            limits=self.measured.limits[kept],
+        )
         for estimator, ratio in product(ESTIMATORS, ("none", "token")):
             more = {"beta": 1.0, "kl_estimator": estimator, "kl_ratio": ratio}
             gradient = self._gradient({**definition.settings, **more}, 0.0)
             if gradient is None:
                 continue
             penalty = self.measured.of(self.inputs.columns, gradient[0])
-            left = replace(
-                self.measured,
-                columns=self.measured.columns[kept],
-                values=(self.measured.values - plain[0])[kept],
-                limits=self.measured.limits[kept],
-            )
             beta = left.factor(penalty[kept])
             short = float(f"{beta:.{SHORT}g}") if math.isfinite(beta) else 0.0
             if short > 0.0:
                 yield replace(definition, settings={**definition.settings, **more, "beta": short})
 
     def _gradient(self, settings: Settings, advantage: float) -> Branches | None:
-        key = (repr(sorted(settings.items(), key=str)), advantage)
+        key = (
+            tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in settings.items()),
+            advantage,
+        )
         if key not in self._kept:
             values = np.full(len(self.inputs.mask), advantage)
             try:
