@@ -57,6 +57,7 @@ def test_a_path_ends_with_its_verdict(script: str, environment: Path, tmp_path: 
             "PATH": f"{environment / 'bin'}{os.pathsep}{own['PATH']}",
             "CARGO_TARGET_DIR": str(ROOT / "rust" / "target"),
             "COLUMNS": "160",
+            "PIP_NO_COMPILE": "0",  # as --no-compile: pip writes the negated option; bytecode of what no script imports
         },
         capture_output=True,
         text=True,
