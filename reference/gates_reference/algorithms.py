@@ -10,7 +10,6 @@ choice of each row and sees the judge notice.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -341,7 +340,6 @@ PREFERENCES = _by_name(
 _TAKES = {axis: {word: {*one.constants, *one.optional} for word, one in words.items()} for axis, words in AXES.items()}
 
 
-@functools.cache  # a search for what a loss computes asks for the same few a hundred thousand times
 def composed(
     name: str, *, ratio_level: str | None = None, bound: str | None = None, aggregation: str | None = None
 ) -> Algorithm:

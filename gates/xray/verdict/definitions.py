@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -19,7 +20,7 @@ from gates.xray.reading.words import number
 from gates.xray.verdict.inputs import Inputs
 from gates.xray.verdict.notes import Note
 from gates.xray.verdict.rewards import Advantages
-from gates_reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm
+from gates_reference.algorithms import ALGORITHMS, AXES, VARIANTS, Algorithm, composed
 
 AGGREGATIONS = ("row-mean", "token-mean", "constant", "micro-batch", "row-sum", "width")
 ESTIMATORS = ("k3", "k2", "k1")
@@ -48,6 +49,11 @@ class Facts:
     width: int
 
 
+@functools.cache  # a search asks for the same few a hundred thousand times
+def _composed(algorithm: str, ratio_level: str | None, bound: str | None, aggregation: str | None) -> Algorithm:
+    return composed(algorithm, ratio_level=ratio_level, bound=bound, aggregation=aggregation)
+
+
 @dataclass(frozen=True)
 class Definition:
     """A loss with its advantages.
@@ -63,7 +69,7 @@ class Definition:
     @property
     def row(self) -> Algorithm:
         """Its composition."""
-        return row_of(self.settings)
+        return _composed(*(self.settings.get(name) for name in ("algorithm", "ratio_level", "bound", "aggregation")))
 
 
 def facts_of(context: Context, note: Note, inputs: Inputs) -> Facts:
