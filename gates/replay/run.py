@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from gates.model import Array
 from gates.replay import trace
@@ -37,8 +36,10 @@ class Run:
     users: Mapping[str, Callable[[str, Mapping[str, Any]], float]] = field(default_factory=dict)
 
     @cached_property
-    def tokenizer(self) -> Tokenizer:
+    def tokenizer(self) -> Any:
         """The model's tokenizer."""
+        from tokenizers import Tokenizer  # noqa: PLC0415  only the trainer's installation has it
+
         return Tokenizer.from_file(str(self.folder / "tokenizer.json"))
 
     @cached_property

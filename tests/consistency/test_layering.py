@@ -21,7 +21,12 @@ JUDGE_NEEDS = {"numpy", "pydantic", "typer", "matplotlib", "rich", "filelock", "
     "junitparser",
     "pydantic_core",
 }
-OPTIONAL = {"pytest": "gates.pytest", "_pytest": "gates.pytest", "ray": "gates.run.engines.cluster"}
+OPTIONAL = {
+    "pytest": "gates.pytest",
+    "_pytest": "gates.pytest",
+    "ray": "gates.run.engines.cluster",
+    "tokenizers": "gates.replay.run",
+}
 IN_WORKERS = ("patches", "trainer_patches", "mlx_trainer", "numpy_baseline", "peers", "rlkernels")
 
 

@@ -186,10 +186,12 @@ ROWS = {"count": None, "kind": "jsonl", "path": "rows.jsonl"}
 SMALL: Mapping[str, Any] = {"seed": 11, "vocab": 272, "hidden": 16, "head_dim": 8, "heads": 2, "kv_heads": 1}
 
 
-def _case(name: str, changes: Tables, *, stops: tuple[int, ...] = (), quick: bool = False, **model: Any) -> Case:
+def _case(
+    name: str, changes: Tables, *, stops: tuple[int, ...] = (), quick: bool = False, label: str = "", **model: Any
+) -> Case:
     spec = SMALL if not model else {"seed": 11, "vocab": 272, **model}
     make = partial(_make, model=spec, changes=changes, stops=stops)
-    return Case(name, make, quick=quick, proof=True, sample=f"replay {name}", limit_s=120)
+    return Case(name, make, quick=quick, proof=True, sample=f"replay {name}", limit_s=120, model=label)
 
 
 def _algorithm(name: str, settings: Mapping[str, Any] | None = None, **others: Any) -> dict[str, Any]:
@@ -223,7 +225,7 @@ CASES = (
         **SMALL,
     ),
     _case(
-        "rloo-kl-in-reward",
+        "rloo-llama",
         {
             "algorithm": _algorithm("rloo", {"beta": 0.3}),
             "rollout": {"top_p": 0.9, "temperature": 0.8, "order": "mlx-lm"},
@@ -231,6 +233,7 @@ CASES = (
             "loop": {"micro_batch_rows": 5},
         },
         family="llama",
+        label="llama",
     ),
     _case(
         "gspo-truncated",
@@ -254,6 +257,7 @@ CASES = (
             "loop": {"iterations": 2, "micro_batch_rows": 7},
         },
         bits=4,
+        label="4-bit",
     ),
     _case(
         "cispo-experts",
@@ -264,6 +268,7 @@ CASES = (
             "rollout": {"xtc_probability": 0.5, "xtc_threshold": 0.05},
         },
         family="qwen3_moe",
+        label="experts",
     ),
     _case(
         "sapo-hybrid",
@@ -273,6 +278,7 @@ CASES = (
             "rollout": {"temperature": 1.3},
         },
         family="qwen3_next",
+        label="hybrid",
     ),
     _case(
         "gmpo-soft-cap",
@@ -285,6 +291,7 @@ CASES = (
         },
         stops=(3,),
         family="gemma2",
+        label="soft-cap",
     ),
     _case(
         "luspo-logit-scale",
@@ -305,6 +312,7 @@ CASES = (
             "loop": {"minibatches": 3},
         },
         family="cohere",
+        label="logit-scale",
     ),
     _case(
         "reinforce-stored",
@@ -331,7 +339,7 @@ CASES = (
         **SMALL,
     ),
     _case(
-        "ppo-dora",
+        "ppo-dora-biases",
         {
             "adapter": {"kind": "dora"},
             "algorithm": _algorithm("ppo", {"beta": 0.1}),
@@ -340,6 +348,7 @@ CASES = (
         },
         stops=(2,),
         family="qwen2",
+        label="biases",
     ),
     _case(
         "dpo",
@@ -355,7 +364,7 @@ CASES = (
         **SMALL,
     ),
     _case(
-        "online-dpo",
+        "online-dpo-tied",
         {
             "algorithm": _algorithm("online_dpo", {"loss": "ipo", "ipo_lengths": "mean"}, scoring_temperature=0.7),
             "rollout": {"samples_per_prompt": 2},
@@ -363,6 +372,7 @@ CASES = (
         },
         ends=True,
         family="gemma3_text",
+        label="tied",
     ),
     _case(
         "best-of-n-dropout",

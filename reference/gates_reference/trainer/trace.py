@@ -6,6 +6,7 @@ The folder `trace` of a run holds, for step 3, `step-00000003.safetensors` (roll
 memory, and a resumed run writes the files of repeated steps anew, with the same bytes.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -38,10 +39,10 @@ OWN: Final = "trace."
 _FILE: Final = re.compile(r"(?:step|evaluation)-([0-9]{8,19})(?:-update-[0-9]+)?\.safetensors")
 
 
-def observers(folder: Path, config: Config, algorithm: protocol.Algorithm) -> tuple[Observer, Observer]:
+def observers(folder: Path, config: Config, algorithm: protocol.Algorithm) -> tuple[Observer | None, Observer | None]:
     """Return what watches a run's steps and its evaluations: nothing, unless `output.trace` asks for a trace."""
     if not config.output.trace:
-        return Observer(), Observer()
+        return None, None
     return Trace(folder / FOLDER, config, algorithm), Evaluation(folder / FOLDER)
 
 
@@ -83,7 +84,17 @@ def write(
     """Write a file of a trace: settings in the words of a recorded step, facts as JSON."""
     content = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
     metadata = {**settings, "recorded_step": recorded.VERSION, OWN.rstrip("."): storage.encoded(facts).decode()}
-    storage.write(path, save(content, metadata))
+    storage.write(path, _ordered(save(content, metadata)))
+
+
+def _ordered(content: bytes) -> bytes:
+    """Return a safetensors file whose metadata stand in order, so that equal steps are equal bytes."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    metadata = dict(sorted(header.pop("__metadata__").items()))
+    text = json.dumps({"__metadata__": metadata, **header}, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + size :]
 
 
 @dataclass(slots=True)

@@ -95,7 +95,7 @@ in_trainer(
     theme="sampling",
     symptom=SHOWN,
     caught_by=("trainer.replay.rollouts",),
-    cases=("rloo-kl-in-reward",),
+    cases=("rloo-llama",),
 )
 in_trainer(
     "trainer.engine.behaviour-unfiltered",
@@ -194,7 +194,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.advantages",),
-    cases=("rloo-kl-in-reward",),
+    cases=("rloo-llama",),
 )
 in_trainer(
     "trainer.engine.kl-swapped",
@@ -391,7 +391,7 @@ in_trainer(
     theme="advantages",
     symptom=SHOWN,
     caught_by=("trainer.replay.advantages",),
-    cases=("online-dpo",),
+    cases=("online-dpo-tied",),
 )
 in_trainer(
     "trainer.engine.unscored-wins",

@@ -128,7 +128,7 @@ advantages(
     f"{ROWS}:penalty_added",
     "the KL raises the reward",
     "a sign that is put in twice",
-    case="rloo-kl-in-reward",
+    case="rloo-llama",
 )
 log_probs(
     "reference-late-by-one",
@@ -144,7 +144,7 @@ log_probs(
     f"{ROWS}:reference_at_one",
     "the reference is scored at temperature 1, the policy at another",
     "a temperature that only one of two passes divides by",
-    case="online-dpo",
+    case="online-dpo-tied",
 )
 log_probs(
     "reference-with-adapters",

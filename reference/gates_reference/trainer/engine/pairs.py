@@ -54,7 +54,8 @@ class PairSource(Source):
             behaviour=unknown,
             taken=len(prompts),
         )
-        self.observer.rolled_out(chosen, None, made)
+        if self.observer:
+            self.observer.rolled_out(chosen, None, made)
         return made
 
     def _text(self, prompt: Prompt, column: str) -> str:

@@ -134,7 +134,7 @@ class Source:
     score: Scorer
     paths: set[str] = field(default_factory=set)
     """The rollout paths that have been used."""
-    observer: Observer = field(default_factory=Observer)
+    observer: Observer | None = None
 
     def once(self, model: Any, chosen: Sequence[int], round_: int) -> Generation:
         """Roll out the chosen prompts (positions in `prompts`) once and score the completions."""
@@ -155,7 +155,8 @@ class Source:
             behaviour=result.behaviour,
             taken=len(chosen),
         )
-        self.observer.rolled_out(chosen, asked, made)
+        if self.observer:
+            self.observer.rolled_out(chosen, asked, made)
         return made
 
 

@@ -82,7 +82,7 @@ class Engine:
     folder: Path
     clock: "Clock"
     temperature: float
-    observer: Observer = field(default_factory=Observer)
+    observer: Observer | None = None
     head_calls: int = 0
 
     def generate(self, upcoming: Sequence[int], round_: int) -> Generation:
@@ -109,7 +109,8 @@ class Engine:
         with self.clock("scoring"):
             self._score_constants(generation, steps)
             learned = Learned(self._advantages(generation, steps), lengths=generation.lengths)
-        self.observer.learns(self.model, number, generation, steps, learned.advantages)
+        if self.observer:
+            self.observer.learns(self.model, number, generation, steps, learned.advantages)
         self.optimizer.learning_rate = learning_rate
         with self.clock("updates"), self._checkpointed():
             for _ in range(loop.iterations):
@@ -172,7 +173,8 @@ class Engine:
             mx.eval(self.model.trainable_parameters(), self.optimizer.state)
         loss, policy, kl, bonus = losses.tolist()
         update = Update(loss, policy, kl, bonus, norm, skipped)
-        self.observer.updated(self.model, update, gradient)
+        if self.observer:
+            self.observer.updated(self.model, update, gradient)
         return update
 
     def _gradient(
@@ -193,7 +195,8 @@ class Engine:
 
         _, gradient = loss_and_grad(self.model, loss)
         mx.eval(gradient, seen)
-        self.observer.scored(inputs, replace(batch, policy=seen["policy"], entropy=seen.get("entropy")), totals)
+        if self.observer:
+            self.observer.scored(inputs, replace(batch, policy=seen["policy"], entropy=seen.get("entropy")), totals)
         old = seen["policy"] if inputs.old is None else inputs.old
         learned.record(
             inputs.rows, policy=seen["policy"], old=old, reference=inputs.reference, entropy=seen.get("entropy")

@@ -8,7 +8,7 @@ from gates_reference.trainer import rollout as rollouts
 from gates_reference.trainer.config import sections
 from gates_reference.trainer.config.read import Config
 from gates_reference.trainer.data import prompts
-from gates_reference.trainer.engine.rollout import eos_ids, request
+from gates_reference.trainer.engine import rollout as requests
 from gates_reference.trainer.loop import prepare
 
 
@@ -22,7 +22,7 @@ def run(config: Config, texts: Sequence[str], adapter: Path | None, *, base: boo
             max_prompt_tokens=config.data.max_prompt_tokens,
         )
         every = prompts.make([{"prompt": text} for text in texts], loaded.tokenizer, data)
-        rows = request(every, range(len(every)), config.rollout, eos_ids(loaded.tokenizer), 0)
+        rows = requests.request(every, range(len(every)), config.rollout, requests.eos_ids(loaded.tokenizer), 0)
         result = rollouts.run(loaded.model, rows, config.rollout.path)
     completions: list[dict[str, Any]] = []
     for row, (prompt, sample) in enumerate(result.rows.tolist()):

@@ -129,7 +129,8 @@ class Run:
         mx.reset_peak_memory()
         generation = self.engine.generate(self._upcoming(), self.position.round)
         learned = self.engine.learn(generation, number, rate)
-        self.trace.ended(number, rate)
+        if self.trace:
+            self.trace.ended(number, rate)
         self.position = state.Position(
             number, self.position.taken + generation.taken, self.position.round + generation.rounds
         )
@@ -161,7 +162,8 @@ class Run:
         if self.validation is None or not _due(number, self.config.loop.evaluate_every_steps):
             return
         measures = evaluate.measured(self.config, self.model, self.validation, self.names, number)
-        self.evaluation.evaluated(number)
+        if self.evaluation:
+            self.evaluation.evaluated(number)
         self.files["evaluations"].write({"step": number, **measures})
         for callback in callbacks:
             callback.evaluation(number, measures)

@@ -1,0 +1,138 @@
+"""`gates trainer replay`: whole runs hold, and what is changed in a trace is named by its stage."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from typer.testing import CliRunner
+
+from gates.cli.verbs import app
+from gates.families.trainer import replay_factors, replays
+from gates.replay.run import load_run
+from gates.replay.stages import STAGES
+from gates.report import replayed
+from gates.subjects.mlx_trainer import run as subject
+from gates_reference import tiny
+from gates_reference.trainer import trace
+
+SETTINGS: dict[str, Any] = {
+    "algorithm": {"name": "grpo", "settings": {"beta": 0.2}},
+    "loop": {"iterations": 2, "micro_batch_rows": 5, "steps": 2},
+}
+Arrays = dict[str, Any]
+
+
+def traced(folder: Path, changes: dict[str, Any], model: dict[str, Any] | None = None) -> Path:
+    """Train a run of the gates' size with these changes, and return its folder."""
+    subject.traced_run(
+        model={"path": str(tiny.build(model or dict(replays.SMALL)))},
+        tables=replays.tables(changes, 7),
+        folder=str(folder),
+        stops=[],
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return traced(tmp_path_factory.mktemp("replay") / "run", SETTINGS)
+
+
+def failing(folder: Path) -> dict[str, list[str]]:
+    run = load_run(folder, Path(json.loads((folder / "trace" / "run.json").read_text())["model"]))
+    return {name: wrong for name, stage in STAGES.items() if (wrong := replayed.failing(stage(run)))}
+
+
+def changed(folder: Path, to: Path, name: str, change: Callable[[Arrays], None]) -> Path:
+    """Copy a run with one file of its trace changed."""
+    shutil.copytree(folder, to)
+    path = to / "trace" / name
+    with safe_open(path, framework="np") as file:
+        arrays = {key: file.get_tensor(key).copy() for key in file.keys()}  # noqa: SIM118  not a mapping
+        metadata = dict(file.metadata())
+    change(arrays)
+    settings = {key: value for key, value in metadata.items() if key not in ("recorded_step", "trace")}
+    trace.write(path, arrays, settings, json.loads(metadata["trace"]))
+    return to
+
+
+def rolled(name: str, axis: int = 0) -> Callable[[Arrays], None]:
+    def change(arrays: Arrays) -> None:
+        arrays[name] = np.roll(arrays[name], 1, axis)
+
+    return change
+
+
+STEP = "step-00000001.safetensors"
+FIRST, UPDATE = "step-00000001-update-01.safetensors", "step-00000001-update-02.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "stage"),
+    [
+        (STEP, rolled("trace.rollout.0.tokens"), "rollouts"),
+        (STEP, rolled("trace.rollout.0.rewards"), "rewards"),
+        (STEP, rolled("advantages"), "advantages"),
+        (STEP, rolled("trace.reference", 1), "log-probs"),
+        (UPDATE, rolled("trace.gradient.model.layers.0.self_attn.q_proj.lora_b"), "gradient"),
+        (FIRST, rolled("trace.after.model.layers.0.self_attn.q_proj.lora_b"), "optimizer"),
+    ],
+)
+def test_the_first_stage_that_fails_is_the_changed_one(
+    folder: Path, tmp_path: Path, name: str, change: Callable[[Arrays], None], stage: str
+) -> None:
+    """A quantity is compared with what its predecessors make of it."""
+    assert next(iter(failing(changed(folder, tmp_path / "run", name, change)))) == stage
+
+
+def test_a_whole_run_holds(folder: Path) -> None:
+    result = CliRunner().invoke(app, ["trainer", "replay", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert "exit 0: all 7 stages hold" in result.output
+    document = json.loads(CliRunner().invoke(app, ["trainer", "replay", str(folder), "--json"]).output)
+    assert [stage["stage"] for stage in document["stages"]] == list(STAGES)
+    assert document["steps"] == 2
+    assert all(quantity["because"] for stage in document["stages"] for quantity in stage["quantities"])
+
+
+def test_a_wrong_number_is_shown(folder: Path, tmp_path: Path) -> None:
+    """The metrics of a run that were edited fail, and nothing else does."""
+    run = changed(folder, tmp_path / "run", STEP, lambda _: None)
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    first = json.loads(lines[0])
+    (run / "metrics.jsonl").write_text("\n".join([json.dumps({**first, "reward_mean": 9.0}), *lines[1:]]) + "\n")
+    result = CliRunner().invoke(app, ["trainer", "replay", str(run)])
+    assert result.exit_code == 1
+    assert "reward_mean: got 9" in " ".join(result.output.split())
+    assert "exit 1: metrics" in result.output
+
+
+def test_a_folder_without_a_trace_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["trainer", "replay", str(tmp_path)])
+    assert result.exit_code != 0
+    assert "output.trace=true" in str(result.exception)
+
+
+@pytest.mark.fast
+def test_the_runs_meet_every_pair_of_factors() -> None:
+    runs = [case.make(np.random.default_rng(0)) for case in replays.CASES]
+    assert len(runs) <= 14
+    assert replay_factors.unmet(runs) == []
+
+
+POLICY_LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo-trl", "gspo", "gspo-token", "rloo", "cispo", "sapo", "gmpo", "luspo")
+FAMILIES = ("qwen3", "llama", "cohere", "gemma2", "gemma3_text", "qwen2", "qwen3_moe", "qwen3_next", "lfm2", "olmoe")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("algorithm", [*POLICY_LOSSES, "reinforce", "reinforce++", "ppo", "vespo", "best_of_n"])
+def test_every_algorithm_on_every_family_holds(tmp_path: Path, algorithm: str, family: str) -> None:
+    changes = {"algorithm": {"name": algorithm}, "loop": {"iterations": 2, "micro_batch_rows": 5, "steps": 2}}
+    run = traced(tmp_path / "run", changes, {"family": family, "seed": 11, "vocab": 272})
+    assert failing(run) == {}
