@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gates.xray import recording as recordings
-from gates.xray.reading import between, explained, objective, optimizer, penalty, sampling, second, trains, within
+from gates.xray.reading import (
+    between,
+    explained,
+    margins,
+    objective,
+    optimizer,
+    penalty,
+    sampling,
+    second,
+    trains,
+    within,
+)
 from gates.xray.reading.context import Context, context
 from gates.xray.reading.reading import Reading
 from gates.xray.recording import Recording
@@ -19,6 +30,7 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     trains.readings,
     within.readings,
     between.readings,
+    margins.readings,
     second.readings,
     penalty.readings,
     explained.readings,
