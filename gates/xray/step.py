@@ -16,6 +16,7 @@ from gates.xray.ranks import Row, Update
 
 IGNORED = -100  # the label of a token that does not train, in transformers and its kin
 EQUAL = 1e-5  # nats: two passes of one model in float32 over other batches differ by some 2e-6
+PADDED = "trained model that attended to padding"  # a scorer whose pass took no attention mask
 Begins = Literal["sampler", "labels", "coefficients", "unknown"]
 State = Literal["trains", "still", "unknown", "no column"]
 

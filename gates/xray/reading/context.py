@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import shapes
+from gates.xray.reading import mistaken, shapes
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, tokens_of
 from gates.xray.recording import Recording
@@ -26,6 +26,7 @@ class Context:
         earlier: updates before it.
         tokens: that decide.
         fitting: the simplest shapes that agree with the coefficients; several if they cannot be told apart.
+        mistaken: whether these divide by old log-probs that are not the old policy's.
         earlier_contexts: of the updates before.
     """
 
@@ -34,6 +35,7 @@ class Context:
     earlier: tuple[Context, ...]
     tokens: Tokens
     fitting: tuple[Shape, ...]
+    mistaken: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -102,4 +104,8 @@ def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Con
             break  # a KL is looked for only where nothing simpler fits
         level = here
         fitting.append(shape)
-    return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    if fitting or not len(tokens.value):
+        return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
+    fitting = mistaken.fitting(step, tokens, [before.step for before in earlier], known)
+    return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=bool(fitting))
