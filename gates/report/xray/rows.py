@@ -39,7 +39,7 @@ TOPICS = {  # of readings, in the order in which they are shown
         "parameters",
         "clip of the norm",
     ),
-    "optimizer": ("update", "moved"),
+    "optimizer": ("update", "state", "moved"),
     "sampling": ("sampling", "temperature"),
 }
 

@@ -56,7 +56,9 @@ def state(context: Context, index: int, position: int) -> State:
         return seen
     column = int(row.row.columns[position])
     off = column in context.clipped_columns or context.step.update.keys[column] in context.trained_before
-    off = off or (context.shape.old is not None and column not in context.tokens.column)  # of tokens that rows share
+    off = off or (
+        context.shape.old is not None and len(context.step.users[column]) > 1
+    )  # a bound may act in one of them
     with_kl = context.shape.form is not None and row.begin is not None and position >= row.begin
     return "unknown" if off or with_kl else seen
 

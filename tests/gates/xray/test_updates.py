@@ -249,6 +249,21 @@ class TestOptimizer:
         assert reading.kind == "attention"
         assert words in reading.sentence
 
+    @pytest.mark.parametrize("kept", [True, False])
+    def test_an_optimizer_that_is_made_anew_needs_attention(self, kept: bool, tmp_path: Path) -> None:
+        """Moments are empty before the first update only."""
+        first = self.made("AdamW")
+        again = self.made("AdamW")
+        assert first.after is not None
+        again.model, again.number, again.after, again.start = Model(first.after), 2, None, first.model
+        again.state = {
+            "exp_avg": np.full(first.model.flat.size, 0.1 * kept),
+            "step": np.full(first.model.flat.size, 1.0 * kept),
+        }
+        reading = picture(tmp_path, first, again).of("state")
+        assert (reading is None) is kept
+        assert reading is None or (reading.kind, "made anew" in reading.sentence) == ("attention", True)
+
     def test_momentum_of_sgd(self, tmp_path: Path) -> None:
         made = grpo()
         g, flat = made.gradient(), made.model.flat
