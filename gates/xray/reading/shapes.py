@@ -42,6 +42,7 @@ class Shape:
         form: estimator of the KL; None: no KL.
         reference: of the KL.
         by_length: whether the KL is averaged within rows; else over tokens.
+        by_call: whether it is averaged over the tokens of each forward pass, and these averages over the passes.
         weights: of each row that has tokens.
         errors: of the weights.
         beta: coefficient of the KL, times what all tokens have in common.
@@ -62,6 +63,7 @@ class Shape:
     misfit: float
     clipped: Array
     surrogate: Array
+    by_call: bool = False
 
 
 def olds(step: Step, earlier: Sequence[Step]) -> list[Source]:
@@ -119,9 +121,22 @@ def equal(tokens: Tokens) -> Shape:
 
 
 def candidates(
-    step: Step, tokens: Tokens, earlier: Sequence[Step], sources: Sequence[Source] | None = None
+    step: Step,
+    tokens: Tokens,
+    earlier: Sequence[Step],
+    sources: Sequence[Source] | None = None,
+    *,
+    by_call: bool = False,
 ) -> Iterator[Shape]:
-    """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL; with `sources`, of ratios to these."""
+    """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL.
+
+    Args:
+        step: the update.
+        tokens: that decide.
+        earlier: updates before it.
+        sources: of the ratios, where they are not the old policies.
+        by_call: average the KL over the tokens of each forward pass, instead of within rows and over all tokens.
+    """
     yield equal(tokens)
     surrogates: list[tuple[str | None, Array]] = [(None, np.ones(len(tokens.value)))]
     for old in olds(step, earlier) if sources is None else sources:
@@ -134,13 +149,24 @@ def candidates(
         if not np.isfinite(apart).all():
             continue
         for form, derivative in FORMS.items():
-            for by_length in (True, False):
+            for by_length, divisor in _averages(step, tokens, by_call=by_call):
                 for name, surrogate in surrogates:
                     ratio = surrogate if name else surrogates[-1][1]
                     penalty = derivative(apart) * (ratio if form == WEIGHTED else 1.0)
-                    penalty = penalty / (_lengths(step, tokens) if by_length else 1.0)
+                    penalty = penalty / divisor
                     shape = _clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
-                    yield _named(shape, old=name, form=form, reference=reference.name, by_length=by_length)
+                    names = {"old": name, "form": form, "reference": reference.name}
+                    yield _named(shape, **names, by_length=by_length, by_call=by_call)
+
+
+def _averages(step: Step, tokens: Tokens, *, by_call: bool) -> Sequence[tuple[bool, Array | float]]:
+    """Return how a KL may be averaged: whether within rows, and what the derivative of each token is divided by."""
+    if not by_call:
+        return ((True, _lengths(step, tokens)), (False, 1.0))
+    calls = [(row.row.rank, row.row.call) for row in step.rows]
+    lengths = np.array([len(row.completion) for row in step.rows], dtype=float)
+    totals = np.array([sum(lengths[k] for k, call in enumerate(calls) if call == calls[row]) for row in tokens.row])
+    return ((False, totals * len(set(calls)) / lengths.sum()),)  # 1 where all passes have as many tokens
 
 
 def to(step: Step, tokens: Tokens, source: Source) -> Shape | None:

@@ -52,9 +52,9 @@ def _states(context: Context, places: Iterable[tuple[int, int]]) -> list[State]:
 def state(context: Context, index: int, position: int) -> State:
     """Return whether a token trains; unknown where a bound may have switched it off, or where a KL crosses 0 there."""
     seen, row = context.step.state(index, position), context.step.rows[index]
-    if seen != "still":
-        return seen
     column = int(row.row.columns[position])
+    if seen != "still" or column in context.masked:
+        return seen
     off = column in context.clipped_columns or context.step.update.keys[column] in context.trained_before
     off = off or (
         context.shape.old is not None and len(context.step.users[column]) > 1
