@@ -325,6 +325,20 @@ class TestSampling:
         assert reading.kind == "attention"
         assert reading.sentence.startswith("sampled at temperature 1 with top-p 0.95 and top-k 20")
 
+    def test_a_default_of_the_library_is_called_one(self, tmp_path: Path) -> None:
+        request = {"top_p": 0.95, "top_k": 50, "defaults": ["top_k"]}
+        sentence = of(self.shown(tmp_path, request), "sampling").sentence
+        assert sentence.startswith(
+            "sampled at temperature 1 with top-p 0.95 and top-k 50 (the default of transformers)"
+        )
+
+    def test_sampling_that_nobody_saw_is_said(self, tmp_path: Path) -> None:
+        reading = of(picture(tmp_path, grpo(), sampled=False), "sampling")
+        assert (reading.kind, reading.sentence.partition(":")[0]) == (
+            "cannot tell",
+            "nobody saw how tokens were sampled",
+        )
+
     def test_another_temperature_of_the_loss_shows(self, tmp_path: Path) -> None:
         document = {"temperature": 1.0, "temperatures": {"1.0": 1e-7, "0.7": 0.2}}
         reading = of(self.shown(tmp_path, {"temperature": 0.7}, document), "temperature")
