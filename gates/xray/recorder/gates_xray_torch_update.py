@@ -230,20 +230,10 @@ class Update:
             by = "another model" if not ours else "trained model with adapters off" if off else "trained model"
             arrays[f"scored.{len(scorers)}"] = values
             scorers.append({"by": by, "model": type(module).__name__, "update": made})
-            padded = np.array([known.get(key, np.nan) for key in self._padded_keys()])
+            padded = np.array(
+                [known.get(key, np.nan) for key in gates_xray.padded_keys(self.columns.rows, len(self.columns.keys))]
+            )
             if by == "trained model" and not np.isnan(padded).all():
                 arrays[f"scored.{len(scorers)}"] = padded
                 scorers.append({"by": PADDED, "model": type(module).__name__, "update": made})
         return scorers
-
-    def _padded_keys(self):
-        """Return the key that each column has in a pass that attends to the padding before it; empty where there is none."""
-        padded = [""] * len(self.columns.keys)
-        for row in self.columns.rows:
-            if 1 not in row["attended"] or row["attended"][0]:
-                continue
-            whole = gates_xray.keys(row["ids"], [1] * len(row["ids"]))
-            for key, column, counts in zip(whole, row["columns"], row["attended"], strict=True):
-                if counts and column >= 0:
-                    padded[column] = key
-        return padded
