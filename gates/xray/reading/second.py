@@ -38,7 +38,8 @@ def _repeated(context: Context, before: Context, partner: Mapping[int, int]) -> 
     ratios = {source.name: np.exp((context.step.update.log_probs - source.values)[columns]) for source in different}
     clipped = _clipped(context, before, partner, ratios)
     level = _level(context, before, partner, different[0], ratios, clipped)
-    silent = level.kind == "cannot tell" and not objective.sampled(context)  # it may be no policy gradient
+    unsure = level.kind == "cannot tell" or not context.fitting
+    silent = unsure and not objective.sampled(context)  # it may be no policy gradient
     return clipped if silent else [level, *clipped]
 
 

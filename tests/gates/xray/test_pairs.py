@@ -71,3 +71,22 @@ def test_a_chosen_row_that_the_rejected_one_continues_is_no_prompt(tmp_path: Pat
         weights += [*spread([chosen], [-0.1 / chosen.length]), whole]
     seen = picture(tmp_path, Made(Model.drawn(), listed, weights), sampled=False)
     assert "prompts train" not in said(seen, "prompt")[1]
+
+
+def test_a_likelihood_of_all_tokens_beside_a_loss_of_pairs_is_read(tmp_path: Path) -> None:
+    """ORPO as TRL has it: the likelihood of chosen rows, prompts too, and odds of completions averaged over tokens."""
+    listed = rows()
+    weights = []
+    for index, row in enumerate(listed):
+        whole = np.zeros(len(row.ids))
+        begin, end = len(row.prompt), len(row.prompt) + row.length
+        if index % 2 == 0:
+            row.prompt[1] = (
+                2 + index
+            )  # prompts differ from those of the rejected rows, as other merges of a tokenizer do
+            whole[1:end] -= 0.02
+        whole[begin:end] += (0.1 + 0.02 * index if index % 2 else -0.1 - 0.03 * index) / row.length
+        weights.append(whole)
+    seen = picture(tmp_path, Made(Model.drawn(), listed, weights), sampled=False)
+    assert "two weights: −0.02" in said(seen, "within rows")[1]
+    assert not [reading.name for reading in seen.readings if reading.kind == "attention"]
