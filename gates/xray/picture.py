@@ -10,6 +10,7 @@ from gates.xray import recording as recordings
 from gates.xray.reading import (
     between,
     explained,
+    margins,
     objective,
     optimizer,
     penalty,
@@ -31,6 +32,7 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     trains.readings,
     within.readings,
     between.readings,
+    margins.readings,
     second.readings,
     penalty.readings,
     explained.readings,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -16,6 +16,7 @@ from gates.xray.ranks import Row, Update
 
 IGNORED = -100  # the label of a token that does not train, in transformers and its kin
 EQUAL = 1e-5  # nats: two passes of one model in float32 over other batches differ by some 2e-6
+PADDED = "trained model that attended to padding"  # a scorer whose pass took no attention mask
 Begins = Literal["sampler", "labels", "coefficients", "unknown"]
 State = Literal["trains", "still", "unknown", "no column"]
 
@@ -183,8 +184,18 @@ def step(update: Update, limit: int | None = None) -> Step:
     """
     solved = fit(update)
     ends = _ends(update)
-    rows = tuple(_row(row, solved, ends, update.document.special.pad, limit) for row in update.rows)
+    rows = tuple(_row(row, solved, ends, update.document.special.pad, limit) for row in _prompted(update.rows))
     return Step(update, solved, rows)
+
+
+def _prompted(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows without prompts that are another row whole: a pass that scored that row ended there, no sampler's prompt."""
+    attended = [tuple(np.array(row.ids)[row.attended].tolist()) for row in rows]
+    wholes = set(attended)
+    return [
+        replace(row, prompt=None) if row.prompt is not None and ids[: row.prompt] in wholes else row
+        for row, ids in zip(rows, attended, strict=True)
+    ]
 
 
 def _ends(update: Update) -> frozenset[int]:

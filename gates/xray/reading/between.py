@@ -42,7 +42,8 @@ def readings(context: Context) -> list[Reading]:
     if not context.fitting or kind in {"", "unpaired"}:
         return []
     if kind == "preference":
-        return _pairs(context, objective.readings(context)[0].numbers["pairs"])
+        numbers = objective.readings(context)[0].numbers
+        return _pairs(context, numbers["pairs"], by_row=numbers["unit"] == "row")
     ways = list(_ways(context))
     advantages = _noted(context)
     if advantages is not None:
@@ -209,14 +210,16 @@ def _groups(context: Context) -> list[list[int]]:
     return list(groups.values())
 
 
-def _pairs(context: Context, pairs: Sequence[Sequence[int]]) -> list[Reading]:
-    """Return whether all pairs are pushed as strongly."""
+def _pairs(context: Context, pairs: Sequence[Sequence[int]], *, by_row: bool) -> list[Reading]:
+    """Return whether all pairs are pushed as strongly: token by token, or row by row where rows are averaged over tokens."""
     weights, errors = _weights(context)
     first = np.array([pair[0] for pair in pairs])
+    sizes = np.array([_length(context, pair) if by_row else 1.0 for pair in pairs])
     numbers: Mapping[str, object] = {"pairs": [float(weight) for weight in weights[first]]}
-    if len(pairs) < 2:
+    pushes, room = (weights[first] * sizes)[sizes > 0], (errors[first] * sizes)[sizes > 0]
+    if len(pushes) < 2:
         return []
-    alike = bool((np.abs(weights[first] - weights[first].mean()) <= 2 * context.tokens.quantile * errors[first]).all())
+    alike = bool((np.abs(pushes - pushes.mean()) <= 2 * context.tokens.quantile * room).all())
     sentence = (
         "all pairs weigh the same"
         if alike
@@ -225,3 +228,10 @@ def _pairs(context: Context, pairs: Sequence[Sequence[int]]) -> list[Reading]:
     if alike:
         sentence += ", as where policy and reference are equal"
     return [Reading("between rows", "read", sentence, "the weight of each pair's tokens", numbers=dict(numbers))]
+
+
+def _length(context: Context, pair: Sequence[int]) -> float:
+    """Return the tokens of a pair's first completion; 0 where a common beginning of both cancels, so that none shows."""
+    rows = [context.step.rows[index] for index in pair]
+    hidden = len({len(row.completion) for row in rows}) == 1 and any(row.begins == "coefficients" for row in rows)
+    return 0.0 if hidden else float(len(rows[0].completion))

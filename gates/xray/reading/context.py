@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import shapes
+from gates.xray.reading import mistaken, shapes
 from gates.xray.reading.shapes import Shape
-from gates.xray.reading.tokens import Tokens, tokens_of
+from gates.xray.reading.tokens import Tokens, masked, tokens_of
 from gates.xray.recording import Recording
 from gates.xray.step import Step
 
@@ -26,6 +26,8 @@ class Context:
         earlier: updates before it.
         tokens: that decide.
         fitting: the simplest shapes that agree with the coefficients; several if they cannot be told apart.
+        mistaken: whether these divide by old log-probs that are not the old policy's.
+        masked: columns that they fit without: a mask leaves them out, since a KL would show there.
         earlier_contexts: of the updates before.
     """
 
@@ -34,6 +36,8 @@ class Context:
     earlier: tuple[Context, ...]
     tokens: Tokens
     fitting: tuple[Shape, ...]
+    mistaken: bool = False
+    masked: frozenset[int] = frozenset()
 
     @property
     def shape(self) -> Shape:
@@ -91,10 +95,27 @@ class Context:
 
 def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Context:
     """Return the context of an update."""
-    tokens = tokens_of(step)
+    tokens, steps = tokens_of(step), [before.step for before in earlier]
+    fitting = _simplest(step, tokens, steps)
+    if fitting or not len(tokens.value):
+        return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    left_out = masked(step, tokens, steps)
+    trained = tokens.taken(~left_out)
+    if 0 < len(trained.value) < len(tokens.value) and (fitting := _simplest(step, trained, steps)):
+        columns = frozenset(tokens.column[left_out].tolist())
+        return Context(recording, step, tuple(earlier), trained, tuple(fitting), masked=columns)
+    if fitting := _by_call(step, tokens, steps):
+        return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
+    fitting = mistaken.fitting(step, tokens, steps, known)
+    return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=bool(fitting))
+
+
+def _simplest(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> list[Shape]:
+    """Return the simplest shapes that agree with the coefficients."""
     fitting: list[Shape] = []
     level = (False, False)
-    for shape in shapes.candidates(step, tokens, [before.step for before in earlier]) if len(tokens.value) else ():
+    for shape in shapes.candidates(step, tokens, earlier) if len(tokens.value) else ():
         if shape.misfit > tokens.quantile:
             continue
         here = (shape.form is not None, shape.old is not None)
@@ -102,4 +123,12 @@ def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Con
             break  # a KL is looked for only where nothing simpler fits
         level = here
         fitting.append(shape)
-    return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    return fitting
+
+
+def _by_call(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> list[Shape]:
+    """Return shapes with a KL that each of several forward passes averages over its own tokens."""
+    if len({(row.row.rank, row.row.call) for row in step.rows}) < 2:
+        return []
+    shaped = shapes.candidates(step, tokens, earlier, by_call=True)
+    return [shape for shape in shaped if shape.by_call and shape.misfit <= tokens.quantile]

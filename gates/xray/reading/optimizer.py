@@ -28,7 +28,7 @@ MANY = 0.01  # share of weights that stand still which is worth a word: in float
 
 def readings(context: Context) -> list[Reading]:
     """Return what the optimizer did."""
-    return [*_clip(context), *_rule(context), *_still(context)]
+    return [*_clip(context), *_rule(context), *_renewed(context), *_still(context)]
 
 
 def _clip(context: Context) -> Iterator[Reading]:
@@ -129,6 +129,41 @@ def _rule(context: Context) -> Iterator[Reading]:
         because,
         numbers={**numbers, "off": off, "instead": instead},
     )
+
+
+def _renewed(context: Context) -> Iterator[Reading]:
+    """Yield that an optimizer has lost what it kept of the update before: it was made anew, or its state was emptied."""
+    update = context.step.update
+    before = context.earlier[-1].step.update if context.earlier else None
+    name = update.document.optimizer.name
+    if before is None or before.number != update.number - 1 or before.document.optimizer.name != name:
+        return
+    if not _same_weights(before, update) or not _keeps(update) or _kept(update) or not before.sample["gradient"].any():
+        return
+    what = "moments and count of steps" if name != "SGD" else "momentum"
+    sentence = f"the {what} of {name} are those of a first update, although update {before.number} moved these weights: it was made anew, or its state was emptied"
+    because = "the state before the update, of the sampled weights"
+    yield Reading("state", "attention", sentence, because, "make the optimizer once, before the first update")
+
+
+def _same_weights(before: Update, update: Update) -> bool:
+    """Return whether the weights that one update left are those that the next began with."""
+    left, begun = before.sample.get("after"), update.sample.get("before")
+    return (
+        left is not None and begun is not None and left.shape == begun.shape and bool(np.mean(left == begun) > 1 - MANY)
+    )
+
+
+def _keeps(update: Update) -> bool:
+    """Return whether the optimizer's settings make it keep something from update to update."""
+    groups = update.document.optimizer.groups
+    return update.document.optimizer.name in {"Adam", "AdamW"} or any(group.get("momentum") for group in groups)
+
+
+def _kept(update: Update) -> bool:
+    """Return whether the optimizer has a number of an earlier update."""
+    states = [values for name, values in update.sample.items() if name.startswith("state.")]
+    return any(bool(np.nan_to_num(values).any()) for values in states)
 
 
 def departures(update: Update) -> tuple[int, int] | None:

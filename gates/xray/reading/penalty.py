@@ -73,6 +73,7 @@ def _named(context: Context, fitting: list[Shape]) -> Reading:
     }
     because = "least squares over the tokens' coefficients; β holds if the loss has no other common factor"
     average = "" if len(means) > 1 else ", averaged within rows" if best.by_length else ", averaged over tokens"
+    average += " of each forward pass" if best.by_call else ""
     text = f"KL to {some(references)} by {' or '.join(forms)}, β = {number(abs(value))}{average}"
     if value < 0:
         sentence = f"the loss pushes away from the reference: {text}, with the opposite sign"

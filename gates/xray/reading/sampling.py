@@ -52,13 +52,17 @@ def _asked(request: Mapping[str, Any]) -> tuple[float, list[str]]:
     ):
         value = request.get(name)
         if isinstance(value, (int, float)) and value != neutral and not (greedy and name != "repetition_penalty"):
-            restrictions.append(f"{text} {number(float(value))}")
+            default = " (the default of transformers)" if name in request.get("defaults", ()) else ""
+            restrictions.append(f"{text} {number(float(value))}{default}")
     return (0.0 if greedy else 1.0 if temperature is None else float(temperature)), restrictions
 
 
 def _request(context: Context) -> Iterator[Reading]:
     events = calls(context)
     if not events:
+        if any(row.begins == "sampler" for row in context.step.rows):
+            sentence = "nobody saw how tokens were sampled: whether the loss's policy is the sampler's is not known"
+            yield Reading("sampling", "cannot tell", sentence, "", "sample with `generate` in this script")
         return
     asked = list(dict.fromkeys(repr(_asked(event.get("request", {}))) for event in events))
     temperature, restrictions = _asked(events[-1].get("request", {}))

@@ -9,7 +9,7 @@ import numpy as np
 from gates.model import Array
 from gates.xray.reading import objective, row_terms, shapes, within
 from gates.xray.reading.context import Context
-from gates.xray.reading.reading import Reading
+from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import number, plural, rows, share
 from gates.xray.step import Step
 
@@ -21,6 +21,8 @@ def readings(context: Context) -> list[Reading]:
     """Return what the ratio does."""
     if objective.kind(context) != "policy gradient":
         return []
+    if context.mistaken:
+        return _mistaken(context)
     before, partner = _before(context)
     return _stale(context) if before is None else _repeated(context, before, partner)
 
@@ -37,7 +39,8 @@ def _repeated(context: Context, before: Context, partner: Mapping[int, int]) -> 
     ratios = {source.name: np.exp((context.step.update.log_probs - source.values)[columns]) for source in different}
     clipped = _clipped(context, before, partner, ratios)
     level = _level(context, before, partner, different[0], ratios, clipped)
-    silent = level.kind == "cannot tell" and not objective.sampled(context)  # it may be no policy gradient
+    unsure = level.kind == "cannot tell" or not context.fitting
+    silent = unsure and not objective.sampled(context)  # it may be no policy gradient
     return clipped if silent else [level, *clipped]
 
 
@@ -219,17 +222,32 @@ def _clipped(
     return _clip(context, off, trained & ~off, ratios[old or ""], because)
 
 
+def _mistaken(context: Context) -> list[Reading]:
+    """Return that the old log-probs are not the old policy's, and whose they are."""
+    ratio, *clipped = _stale(context)
+    names = list(dict.fromkeys(shape.old or "" for shape in context.fitting))
+    sentence = f"old log-probs are not those of these tokens under the old policy: tokens weigh by their ratio to {' or '.join(names)}: {_span(context.shape.surrogate)}"
+    return [Reading("ratio", "attention", sentence, ratio.because, numbers=ratio.numbers), *clipped]
+
+
 def _stale(context: Context) -> list[Reading]:
     """Return the ratio of rows that no earlier update had: they were scored before one."""
     old, ratio = context.shape.old, context.shape.surrogate
     if old is None:
         return _stale_rows(context)
     numbers = {"level": "token", "old": old, "least": float(ratio.min()), "largest": float(ratio.max())}
-    sentence = f"tokens weigh by their ratio to {old}: {_span(ratio)}"
+    sentence, kind = f"tokens weigh by their ratio to {old}: {_span(ratio)}", _kind(context)
+    if kind == "attention":
+        sentence += ": another pass over these same weights, in which every ratio ought to be 1"
     because = "their coefficient is 0, or the KL's alone, on the side of 1 that a bound cuts"
     on = ~context.tokens.zero & ~context.clipped & (context.weights[context.tokens.row] != 0)
     clipped = _clip(context, context.clipped, on, ratio, because)
-    return [Reading("ratio", "read", sentence, "equal weights do not fit, these ratios do", numbers=numbers), *clipped]
+    return [Reading("ratio", kind, sentence, "equal weights do not fit, these ratios do", numbers=numbers), *clipped]
+
+
+def _kind(context: Context) -> Kind:
+    """Return whether the old log-probs are another pass's over the weights of this update: then ratios ought to be 1."""
+    return "attention" if context.shape.old == f"the weights before update {context.step.update.number}" else "read"
 
 
 def _stale_rows(context: Context) -> list[Reading]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.xray.reading.tokens import Tokens
-from gates.xray.step import Step
+from gates.xray.step import EQUAL, PADDED, Step
 
 WEIGHTED = "k3 times the ratio"  # its gradient is the KL's own: d(ρ·k3) = ρ·(k3 + 1 − exp(−x)) = ρ·x
 FORMS: Mapping[
@@ -46,6 +46,7 @@ class Shape:
         form: estimator of the KL; None: no KL.
         reference: of the KL.
         by_length: whether the KL is averaged within rows; else over tokens.
+        by_call: whether it is averaged over the tokens of each forward pass, and these averages over the passes.
         weights: of each row that has tokens.
         errors: of the weights.
         beta: coefficient of the KL, times what all tokens have in common.
@@ -66,6 +67,7 @@ class Shape:
     misfit: float
     clipped: Array
     surrogate: Array
+    by_call: bool = False
 
 
 def olds(step: Step, earlier: Sequence[Step]) -> list[Source]:
@@ -82,7 +84,7 @@ def olds(step: Step, earlier: Sequence[Step]) -> list[Source]:
         sources.append(Source(f"the weights before update {before.update.number}", values))
     if number > 1:
         sources.append(Source("the weights before update 1", step.update.start_log_probs))
-    return _distinct(sources)
+    return _distinct(step, sources)
 
 
 def references(step: Step) -> list[Source]:
@@ -90,19 +92,21 @@ def references(step: Step) -> list[Source]:
     sources = [
         Source("the model without its adapters" if "off" in scorer.by else "another model", values)
         for scorer, values in step.update.scored
-        if scorer.by != "trained model"
+        if scorer.by not in {"trained model", PADDED}
     ]
     if step.update.number > 1:
         sources.append(Source("the weights before update 1", step.update.start_log_probs))
-    return _distinct(sources)
+    return _distinct(step, sources)
 
 
-def _distinct(sources: Sequence[Source]) -> list[Source]:
-    """Return the sources that differ; one name each is enough."""
+def _distinct(step: Step, sources: Sequence[Source]) -> list[Source]:
+    """Return the sources that differ on tokens that the attention mask shows; one name each is enough."""
+    columns = {int(c) for row in step.rows for c in row.row.columns[row.row.attended & (row.row.columns >= 0)]}
+    shown = np.array(sorted(columns), dtype=np.int64)
     kept: list[Source] = []
     for source in sources:
         if np.isfinite(source.values).any() and not any(
-            np.allclose(source.values, other.values, rtol=0, atol=1e-7, equal_nan=True) for other in kept
+            np.allclose(source.values[shown], held.values[shown], rtol=0, atol=EQUAL, equal_nan=True) for held in kept
         ):
             kept.append(source)
     return kept
@@ -120,11 +124,26 @@ def equal(tokens: Tokens) -> Shape:
     return _solved(tokens, np.ones(len(tokens.value)), None, tokens.zero)
 
 
-def candidates(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Iterator[Shape]:
-    """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL, ratio and a constant."""
+def candidates(
+    step: Step,
+    tokens: Tokens,
+    earlier: Sequence[Step],
+    sources: Sequence[Source] | None = None,
+    *,
+    by_call: bool = False,
+) -> Iterator[Shape]:
+    """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL, ratio and a constant.
+
+    Args:
+        step: the update.
+        tokens: that decide.
+        earlier: updates before it.
+        sources: of the ratios, where they are not the old policies.
+        by_call: average the KL over the tokens of each forward pass, instead of within rows and over all tokens.
+    """
     yield equal(tokens)
     surrogates: list[tuple[str | None, Array]] = [(None, np.ones(len(tokens.value)))]
-    for old in olds(step, earlier):
+    for old in olds(step, earlier) if sources is None else sources:
         ratio = np.exp(step.update.log_probs - old.values)[tokens.column]
         if np.isfinite(ratio).all():
             surrogates.append((old.name, ratio))
@@ -134,16 +153,33 @@ def candidates(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Iterator[
         if not np.isfinite(apart).all():
             continue
         for form, derivative in FORMS.items():
-            for by_length in (True, False):
+            for by_length, divisor in _averages(step, tokens, by_call=by_call):
                 for name, surrogate in surrogates:
                     ratio = surrogate if name else surrogates[-1][1]
                     penalty = derivative(apart) * (ratio if form == WEIGHTED else 1.0)
-                    penalty = penalty / (_lengths(step, tokens) if by_length else 1.0)
+                    penalty = penalty / divisor
                     shape = _clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
-                    yield _named(shape, old=name, form=form, reference=reference.name, by_length=by_length)
+                    names = {"old": name, "form": form, "reference": reference.name}
+                    yield _named(shape, **names, by_length=by_length, by_call=by_call)
     for name, surrogate in surrogates[1:]:
-        for by_length, constant in _constants(step, tokens):
+        for by_length, constant in () if by_call else _constants(step, tokens):
             yield _named(_clipping(tokens, surrogate, constant), old=name, form=CONSTANT, by_length=by_length)
+
+
+def _averages(step: Step, tokens: Tokens, *, by_call: bool) -> Sequence[tuple[bool, Array | float]]:
+    """Return how a KL may be averaged: whether within rows, and what the derivative of each token is divided by."""
+    if not by_call:
+        return ((True, _lengths(step, tokens)), (False, 1.0))
+    calls = [(row.row.rank, row.row.call) for row in step.rows]
+    lengths = np.array([len(row.completion) for row in step.rows], dtype=float)
+    totals = np.array([sum(lengths[k] for k, call in enumerate(calls) if call == calls[row]) for row in tokens.row])
+    return ((False, totals * len(set(calls)) / lengths.sum()),)  # 1 where all passes have as many tokens
+
+
+def to(step: Step, tokens: Tokens, source: Source) -> Shape | None:
+    """Return the shape of ratios to one source without a KL, None where it lacks a token."""
+    ratio = np.exp(step.update.log_probs - source.values)[tokens.column]
+    return _named(_solved(tokens, ratio, None, tokens.zero), old=source.name) if np.isfinite(ratio).all() else None
 
 
 def with_penalty(
@@ -238,6 +274,30 @@ def _clipping(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
             if (closer == off).all():
                 break
             off = closer
+    return best if best.misfit <= tokens.quantile else min(best, _by_sign(tokens, ratio, penalty, best), key=_misfit)
+
+
+def _misfit(shape: Shape) -> float:
+    return shape.misfit
+
+
+def _by_sign(tokens: Tokens, ratio: Array, penalty: Array, start: Shape) -> Shape:
+    """Solve anew for the sign of each row: the one of both with which its tokens agree better, clipped tokens left out.
+
+    Tokens on the side of 1 that no bound cuts give the weight of a row; where it has none, those that train.
+    """
+    best = shape = start
+    off = start.clipped
+    for _ in range(TURNS):
+        left = tokens.value - shape.beta * penalty
+        sides = [_one_sign(tokens, ratio, left, sign) for sign in (-1.0, 1.0)]
+        up = sides[0][1] <= sides[1][1]
+        closer = np.where(up[tokens.index], sides[0][0], sides[1][0])
+        if (closer == off).all():
+            break
+        off = closer
+        shape = _solved(tokens, ratio, penalty, off)
+        best = min(best, shape, key=_misfit)
     return best
 
 
@@ -250,6 +310,23 @@ def _of_one_strength(tokens: Tokens, penalty: Array) -> Array:
         known = np.isfinite(strength) & (room < SHARP * np.abs(strength))
         most = int(np.where(known, high - low, 0).argmax())
         return np.asarray(np.abs(strength - strength[most]) <= room + room[most])
+
+
+def _one_sign(tokens: Tokens, ratio: Array, left: Array, sign: float) -> tuple[Array, Array]:
+    """Return which tokens are clipped if all rows weigh with one sign, and how badly each row agrees then."""
+    row, count = tokens.index, len(tokens.rows)
+    size = np.where(tokens.error > 0, tokens.error, 1.0)
+    outside = ratio > 1.0 if sign < 0 else ratio < 1.0
+    inside = np.bincount(row, ~outside, count) > 0
+    used = np.where(inside[row], ~outside, np.abs(left) > tokens.quantile * size)
+    s = np.where(used, ratio, 0.0) / size
+    norms = np.bincount(row, s * s, count)
+    weights = np.divide(np.bincount(row, s * left / size, count), norms, out=np.zeros(count), where=norms > 0)
+    weights = np.where(weights * sign > 0, weights, 0.0)
+    wanted = weights[row] * ratio
+    off = outside & (np.abs(left) < np.abs(left - wanted))
+    apart = (left - np.where(off, 0.0, wanted)) / size
+    return off, np.bincount(row, np.log1p(apart**2), count)
 
 
 def _trusting(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -49,6 +50,26 @@ class Tokens:
     def index(self) -> Array:
         """For each token, the place of its row among `rows`."""
         return np.searchsorted(np.array(self.rows, dtype=np.int64), self.row)
+
+    def taken(self, which: Array) -> Tokens:
+        """Return some of the tokens."""
+        parts = (self.row, self.position, self.column, self.value, self.error)
+        return Tokens(*(part[which] for part in parts))
+
+
+def masked(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> Array:
+    """Return which tokens a mask leaves out: without a coefficient now and before, or all first or all last ones of completions."""
+    still: set[str] = set()
+    for before in earlier:
+        zero = before.fit.zero(np.arange(len(before.update.kinds)))
+        still |= {key for key, off in zip(before.update.keys, zero, strict=True) if off}
+    left_out = tokens.zero & np.array([step.update.keys[int(column)] in still for column in tokens.column], dtype=bool)
+    for end in (0, -1):
+        edges = {row: step.rows[row].completion[end] for row in tokens.rows}
+        there = tokens.position == np.array([edges[row] for row in tokens.row])
+        if there.sum() > 1 and tokens.zero[there].all():
+            left_out |= there
+    return np.asarray(left_out)
 
 
 def tokens_of(step: Step) -> Tokens:

@@ -8,6 +8,8 @@ import numpy as np
 
 from gates.xray.reading.context import Context
 from gates.xray.reading.objective import kind
+from gates.xray.reading.objective import readings as objective
+from gates.xray.reading.pairs import common
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import plural, rows, some
 from gates.xray.step import State, StepRow
@@ -15,6 +17,8 @@ from gates.xray.step import State, StepRow
 PROMPT_UNSEEN = "nobody saw where the prompts end: sample with `generate` in this script, or pass labels"
 OTHER_ROWS = "record rows of one prompt whose coefficients do not sum to 0: of other lengths, or with other rewards"
 STANDARD = "a token counts as trained if its coefficient is beyond its standard error, with one false alarm in a million updates"
+PAIRS = 2  # that must begin alike
+BEGINNING = 3  # tokens with which both rows of a pair begin, if that is to be a prompt
 
 
 def readings(context: Context) -> list[Reading]:
@@ -52,10 +56,13 @@ def _states(context: Context, places: Iterable[tuple[int, int]]) -> list[State]:
 def state(context: Context, index: int, position: int) -> State:
     """Return whether a token trains; unknown where a bound may have switched it off, or where a KL crosses 0 there."""
     seen, row = context.step.state(index, position), context.step.rows[index]
-    if seen != "still":
-        return seen
     column = int(row.row.columns[position])
+    if seen != "still" or column in context.masked:
+        return seen
     off = column in context.clipped_columns or context.step.update.keys[column] in context.trained_before
+    off = off or (
+        context.shape.old is not None and len(context.step.users[column]) > 1
+    )  # a bound may act in one of them
     with_kl = context.shape.form is not None and row.begin is not None and position >= row.begin
     return "unknown" if off or with_kl else seen
 
@@ -87,6 +94,8 @@ def _prompt(context: Context) -> Reading | None:
 
 def _unseen(context: Context) -> Reading:
     """Return where training begins, for rows whose prompts nobody saw."""
+    if kind(context) == "preference" and (reading := _of_pairs(context)) is not None:
+        return reading
     rows = [row for row in context.step.rows if row.begin is not None]
     firsts = [int(np.flatnonzero(row.row.columns >= 0)[0]) for row in rows]
     if rows and all(row.begin == first for row, first in zip(rows, firsts, strict=True)):
@@ -96,6 +105,26 @@ def _unseen(context: Context) -> Reading:
     starts = sorted({row.begin + 1 for row in rows if row.begin is not None})
     first = f"nothing before token {some(starts)} trains" if starts else "no token trains"
     return Reading("prompt", "cannot tell", f"{first}; where prompts end is not known", STANDARD, PROMPT_UNSEEN)
+
+
+def _of_pairs(context: Context) -> Reading | None:
+    """Return whether the tokens with which both rows of each pair begin train; None where that does not show, of a single pair too."""
+    numbers = objective(context)[0].numbers
+    if len(numbers["pairs"]) < PAIRS:
+        return None
+    if numbers["unit"] == "token":
+        sentence = "whether prompts train makes no difference: what both rows of a pair begin with cancels"
+        return Reading("prompt", "read", sentence, "the rows of a pair have opposite weights, token by token")
+    begins = []
+    for pair in numbers["pairs"]:
+        rows = [context.step.rows[index] for index in pair]
+        if len({int(row.row.attended.sum()) for row in rows}) == 2 and common(context, *pair) >= BEGINNING:
+            begins += [row.begin == int(np.flatnonzero(row.row.columns >= 0)[0]) for row in rows]
+    if len(begins) < 2 * PAIRS or not all(begins):
+        return None
+    sentence = "prompts train: both rows of a pair begin with the same tokens, and these train from the second on"
+    because = "rows that are averaged over their tokens leave a coefficient there, where their lengths differ"
+    return Reading("prompt", "attention", sentence, because, numbers={"rows": len(begins)})
 
 
 def _completion(context: Context) -> Reading | None:

@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from gates.model import Array
+from gates.xray.reading import objective
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.tokens import Tokens
 from gates.xray.reading.words import number, share
 
 PRECISE = "each token is compared with the typical one of its row, within its standard error"
+ALIKE = 3  # rows that begin with one weight, if that is not by chance
 
 
 def readings(context: Context) -> list[Reading]:
@@ -64,6 +66,9 @@ def _unlike(context: Context, because: str, numbers: Mapping[str, object]) -> Re
             because,
             numbers={**numbers, "weights": "position", "factor": discount},
         )
+    if (level := _likelihood(context)) is not None:
+        sentence = f"the tokens of a row have two weights: {number(level)} on its first ones, alike in all rows, as where a likelihood of all tokens is added to a loss of completions"
+        return Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "two", "level": level})
     tokens = context.tokens
     trained = ~tokens.zero
     wide = max(
@@ -76,9 +81,34 @@ def _unlike(context: Context, because: str, numbers: Mapping[str, object]) -> Re
     )
     sentence = f"the tokens of a row weigh unlike (up to {share(wide)} apart), and no recorded ratio or KL explains it"
     remedy = "log-probs that came from another program (a server that samples) are not recorded; rewards or weights a token neither"
+    if objective.sampled(context) and not context.trained_before & set(context.step.update.keys):
+        sentence += ": ratios to this policy would be 1 in the first update of these rows"
     return Reading(
         "within rows", "attention", sentence, because, remedy, {**numbers, "weights": "unlike", "apart": wide}
     )
+
+
+def _likelihood(context: Context) -> float | None:
+    """Return the weight that the first tokens of rows have alike, where every later token of a row has another one; else None.
+
+    Tokens that rows share count, and those that weigh nothing do not.
+    """
+    fit, levels, errors = context.step.fit, [], []
+    for row in context.step.rows:
+        columns = row.row.columns[row.row.attended & (row.row.columns >= 0)]
+        columns = columns[np.isfinite(fit.coefficients[columns]) & ~fit.zero(columns)]
+        if not len(columns):
+            continue
+        values, room = fit.coefficients[columns], 2 * context.tokens.quantile * fit.errors[columns]
+        count = int((np.abs(values - values[-1]) > np.maximum(room, room[-1])).sum())
+        if (np.abs(values[:count] - values[0]) > np.maximum(room[:count], room[0])).any():
+            return None
+        if count:
+            levels.append(values[0])
+            errors.append(room[0])
+    if len(levels) < ALIKE or np.ptp(levels) > max(errors):
+        return None
+    return float(np.median(levels))
 
 
 def _discount(tokens: Tokens) -> float | None:

@@ -278,6 +278,18 @@ def key_elsewhere(token, key, shift, hidden_at=""):
     return hashlib.blake2b(f"{key} {token} {shift} {hidden_at}".encode(), digest_size=8).hexdigest()
 
 
+def padded_keys(rows, count):
+    """Return the key of each column in a pass that attends to the padding before its row; empty where there is none."""
+    padded = [""] * count
+    for row in rows:
+        if 1 in row["attended"] and not row["attended"][0]:
+            whole = keys(row["ids"], [1] * len(row["ids"]))
+            for key, column, counts in zip(whole, row["columns"], row["attended"], strict=True):
+                if counts and column >= 0:
+                    padded[column] = key
+    return padded
+
+
 def prompt_length(ids, attended, row_keys, ends):
     """Return how many attended tokens of a row the sampler was given, None where no call has been seen.
 

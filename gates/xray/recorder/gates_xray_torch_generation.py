@@ -23,6 +23,18 @@ REQUEST = (
 )
 
 
+def defaults(own, kwargs):
+    """Return what neither the script nor the model's folder has set, so that the library's default holds."""
+    if kwargs.get("generation_config") is not None:
+        return []
+    plain = type(own)()
+    return [
+        name
+        for name in REQUEST
+        if name not in kwargs and getattr(own, name, None) in {None, getattr(plain, name, None)}
+    ]
+
+
 def generation():
     """Watch transformers' `generate`: what it was asked, as it holds after the model's own defaults."""
     from transformers.generation import utils
@@ -53,6 +65,7 @@ def generation():
             recorder.before_generate(ids, kwargs.get("attention_mask"))
             config = asked[0] if asked else self.generation_config
             request = {name: getattr(config, name, None) for name in REQUEST}
+            request["defaults"] = defaults(self.generation_config, kwargs)
             if request.get("do_sample") and request.get("temperature"):
                 recorder.temperature = float(request["temperature"])
             sequences = getattr(output, "sequences", output)

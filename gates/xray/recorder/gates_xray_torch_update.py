@@ -15,6 +15,8 @@ import torch
 from gates_xray_torch_columns import Columns, TooLargeError
 from gates_xray_torch_optimizer import Sample
 
+PADDED = "trained model that attended to padding"  # its pass took no attention mask
+
 
 class Update:
     """One update: its columns, its sketched gradient, and the optimizer's own numbers."""
@@ -232,4 +234,10 @@ class Update:
             by = "another model" if not ours else "trained model with adapters off" if off else "trained model"
             arrays[f"scored.{len(scorers)}"] = values
             scorers.append({"by": by, "model": type(module).__name__, "update": made})
+            padded = np.array(
+                [known.get(key, np.nan) for key in gates_xray.padded_keys(self.columns.rows, len(self.columns.keys))]
+            )
+            if by == "trained model" and not np.isnan(padded).all():
+                arrays[f"scored.{len(scorers)}"] = padded
+                scorers.append({"by": PADDED, "model": type(module).__name__, "update": made})
         return scorers

@@ -251,6 +251,21 @@ class TestOptimizer:
         assert reading.kind == "attention"
         assert words in reading.sentence
 
+    @pytest.mark.parametrize("kept", [True, False])
+    def test_an_optimizer_that_is_made_anew_needs_attention(self, kept: bool, tmp_path: Path) -> None:
+        """Moments are empty before the first update only."""
+        first = self.made("AdamW")
+        again = self.made("AdamW")
+        assert first.after is not None
+        again.model, again.number, again.after, again.start = Model(first.after), 2, None, first.model
+        again.state = {
+            "exp_avg": np.full(first.model.flat.size, 0.1 * kept),
+            "step": np.full(first.model.flat.size, 1.0 * kept),
+        }
+        reading = picture(tmp_path, first, again).of("state")
+        assert (reading is None) is kept
+        assert reading is None or (reading.kind, "made anew" in reading.sentence) == ("attention", True)
+
     def test_momentum_of_sgd(self, tmp_path: Path) -> None:
         made = grpo()
         g, flat = made.gradient(), made.model.flat
@@ -311,6 +326,20 @@ class TestSampling:
         reading = of(self.shown(tmp_path, {"top_p": 0.95, "top_k": 20}), "sampling")
         assert reading.kind == "attention"
         assert reading.sentence.startswith("sampled at temperature 1 with top-p 0.95 and top-k 20")
+
+    def test_a_default_of_the_library_is_called_one(self, tmp_path: Path) -> None:
+        request = {"top_p": 0.95, "top_k": 50, "defaults": ["top_k"]}
+        sentence = of(self.shown(tmp_path, request), "sampling").sentence
+        assert sentence.startswith(
+            "sampled at temperature 1 with top-p 0.95 and top-k 50 (the default of transformers)"
+        )
+
+    def test_sampling_that_nobody_saw_is_said(self, tmp_path: Path) -> None:
+        reading = of(picture(tmp_path, grpo(), sampled=False), "sampling")
+        assert (reading.kind, reading.sentence.partition(":")[0]) == (
+            "cannot tell",
+            "nobody saw how tokens were sampled",
+        )
 
     def test_another_temperature_of_the_loss_shows(self, tmp_path: Path) -> None:
         document = {"temperature": 1.0, "temperatures": {"1.0": 1e-7, "0.7": 0.2}}

@@ -9,7 +9,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.xray.reading.context import Context
-from gates.xray.reading.objective import partners, prefix
+from gates.xray.reading.pairs import partners, prefix
 from gates.xray.reading.words import plural
 from gates.xray.verdict.notes import Note
 from gates.xray.verdict.unmatched import UnmatchedError
