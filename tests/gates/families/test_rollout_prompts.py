@@ -18,4 +18,4 @@ def test_ids_are_the_bytes_of_the_text(style: str) -> None:
 def test_prompts_are_ragged_arrays_of_int32() -> None:
     prompts = token_ids(recipe(5, 20))
     assert {(ids.dtype, ids.ndim) for ids in prompts} == {(np.dtype(np.int32), 1)}
-    assert len({len(ids) for ids in prompts}) >= 3
+    assert len({len(ids) for ids in prompts}) >= 2

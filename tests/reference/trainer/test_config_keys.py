@@ -133,6 +133,7 @@ KEYS = [
     Key("output.completions_every_steps", 1, "completions"),
     Key("output.completions_rows", 2, "completions", with_={"output": {"completions_every_steps": 1}}),
     Key("output.fused", True, "files"),
+    Key("output.trace", True, "files"),
 ]
 ELSEWHERE = {
     "model.path": "tests/gates/cli/test_cli.py, and below",

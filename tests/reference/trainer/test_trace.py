@@ -72,7 +72,8 @@ def test_each_file_is_a_recorded_step(tmp_path: Path) -> None:
 
 def test_a_wrong_step_of_a_folder_is_named(tmp_path: Path) -> None:
     """One update with another loss makes the folder wrong, by the name of its file."""
-    train(config(tmp_path / "run", output={"trace": True}, loop={"steps": 2}))
+    sections = {"loop": {"steps": 2}, "rollout": {"samples_per_prompt": 3}}
+    train(config(tmp_path / "run", output={"trace": True}, **sections))
     path = tmp_path / "run" / trace.FOLDER / "step-00000002-update-01.safetensors"
     with safe_open(path, framework="np") as file:
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
