@@ -15,6 +15,8 @@ from gates.replay.forward.families import FAMILIES
 from gates.replay.forward.families.family import Family
 from gates.replay.forward.modules import Modules
 
+CONVOLUTIONS = ("conv1d.weight", "conv.conv.weight")  # weights that are no matrix
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -28,10 +30,10 @@ class Model:
     @property
     def linear_layers(self) -> list[str]:
         """The paths of layers that multiply by a matrix or a stack of matrices, embeddings included."""
-        weights = self.modules.weights.items()
-        return [
-            n.removesuffix(".weight") for n, w in weights if n.endswith(".weight") and w.ndim > 1 and "conv" not in n
+        matrices = [
+            name for name, weight in self.modules.weights.items() if name.endswith(".weight") and weight.ndim > 1
         ]
+        return [name.removesuffix(".weight") for name in matrices if not name.endswith(CONVOLUTIONS)]
 
     def adapted(
         self,
