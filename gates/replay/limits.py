@@ -28,6 +28,7 @@ EXACT: Mapping[str, str] = {
     optimizer.BEGIN: "B = 0, so that training begins at the base",
     metrics.NAMES: "every number has a definition",
     metrics.LINES: "a step has one line, in order",
+    metrics.SAID: "a line shows the numbers of its step",
     metrics.SHOWN: PREDECESSOR,
 }
 DERIVED: Mapping[str, tuple[float, str]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,9 @@ from gates_reference.oracle.statistics import ratio_statistics
 NUMBER = "error of a reported number"
 NAMES = "numbers that are reported and have no definition, or the reverse"
 LINES = "steps without a line of their own"
+SAID = "numbers on the console that are not those of their step"
 SHOWN = "completions that are shown with another text or reward"
-QUANTITIES = (NUMBER, NAMES, LINES, SHOWN)
+QUANTITIES = (NUMBER, NAMES, LINES, SAID, SHOWN)
 RATIO = ("mean", "max_abs", "p99_abs", "k3", "chi2", "ess_per_n", "mult_err")
 SHARES = ("outside_low", "outside_high", "clipped_low", "clipped_high")
 LOSSES = {
@@ -29,6 +31,9 @@ LOSSES = {
     "loss_entropy": "loss_entropy",
     "gradient_norm": "gradient_norm",
 }
+SPOKEN = re.compile(
+    r"step (?P<step>\d+) of (?P<steps>\d+): (?P<what>reward|margin) (?P<value>[^,]+)(?:, signal in (?P<signal>\d+)%)?"
+)
 PAIRS = ("dpo", "online_dpo")
 NAN = float("nan")
 
@@ -50,7 +55,23 @@ def replay(run: Run) -> Measures:
         )
         _compare(line, want, f"evaluations.jsonl, step {evaluation.number}", found)
     _shown(run, found)
+    _said(run, found)
     return found
+
+
+def _said(run: Run, found: Measures) -> None:
+    """Compare the lines on the console with those of their steps; each run shows its first and its last step."""
+    lines = {line["step"]: line for line in run.trace.lines["metrics"]}
+    shown = [match for text in run.trace.console if (match := SPOKEN.match(text))]
+    if run.trace.console:
+        found.count(SAID, int(not shown or int(shown[-1]["step"]) != max(lines)), "the last step has no line")
+    for match in shown:
+        line, step = lines[int(match["step"])], match["step"]
+        name = "margin_mean" if match["what"] == "margin" else "reward_mean"
+        wrong = match["value"] != f"{float(line[name]):.4g}" or int(match["steps"]) != run.trace.config["loop"]["steps"]
+        if match["signal"] is not None:
+            wrong = wrong or f"{match['signal']}%" != f"{float(line['signal_share']):.0%}"
+        found.count(SAID, int(wrong), f"step {step}: {match[0]}")
 
 
 def _compare(line: Mapping[str, Any], want: Mapping[str, float], where: str, found: Measures) -> None:

@@ -166,6 +166,8 @@ class Trace:
         temperature: at which the loss scores.
         eos_ids: the end tokens that the trainer read from the model.
         prompts: the index in the data of each prompt of the parts `train` and `validation`.
+        lines: of the files `metrics`, `evaluations` and `completions`.
+        console: what the run said, where that was kept as console.txt.
     """
 
     folder: Path
@@ -177,6 +179,7 @@ class Trace:
     steps: Sequence[Step]
     evaluations: Sequence[Evaluation]
     lines: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    console: Sequence[str] = ()
 
     @cached_property
     def first(self) -> Mapping[str, Array]:
@@ -218,6 +221,7 @@ def load(folder: Path) -> Trace:
         steps,
         evaluations,
         lines,
+        said.read_text(encoding="utf-8").splitlines() if (said := folder / "console.txt").exists() else (),
     )
 
 

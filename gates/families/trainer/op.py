@@ -56,7 +56,7 @@ TRACED_RUN = Op(
     },
     source="the trainer's own run: `gates trainer train` with `output.trace`",
     formula="`model`, the folder of the model that trained; a mapping `files` holds the run's files by their path below the folder: "
-    "the trace, metrics.jsonl, evaluations.jsonl and completions.jsonl",
+    "the trace, metrics.jsonl, evaluations.jsonl, completions.jsonl, and console.txt, what it says on stderr",
 )
 SAMPLED_AND_SCORED = Op(
     name="sampled_and_scored",

@@ -1,11 +1,12 @@
 """The MLX trainer's whole run, from configuration to adapters, as `gates trainer train` makes it."""
 
+import io
 import json
 import os
 import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext, redirect_stderr, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from gates_reference.trainer.metrics.callbacks import Callback
 Array = np.ndarray[Any, Any]
 Spec = Mapping[str, Any]
 LINES = ("metrics", "evaluations", "completions")
+CONSOLE = "console.txt"  # what a run without a terminal says
 
 
 class Killer(Callback):
@@ -78,12 +80,15 @@ class Stopper(Callback):
 
 def traced_run(*, model: Spec, tables: Spec, folder: str, stops: Sequence[int]) -> dict[str, Any]:
     """Train as the tables say, stopped and resumed after each of these steps; the files that tell what happened."""
-    config = _config(model, {**tables, "output": {**tables["output"], "trace": True}}, folder)
+    config = _config(model, {**tables, "output": {**tables["output"], "trace": True, "console": True}}, folder)
+    console = io.StringIO()
     for number, stop in enumerate([*stops, None]):
-        with suppress(StoppedError):
+        with suppress(StoppedError), redirect_stderr(console):
             loop_run.train(config, algorithm.create(config), resume=number > 0, callbacks=[Stopper(stop)])
     root = Path(folder)
     paths = [*(root / trace.FOLDER).iterdir(), *(root / f"{name}.jsonl" for name in LINES)]
+    (root / CONSOLE).write_text(console.getvalue(), encoding="utf-8")
+    paths.append(root / CONSOLE)
     files = {str(path.relative_to(root)): np.frombuffer(path.read_bytes(), np.uint8) for path in paths}
     return {"model": json.loads((root / trace.FOLDER / trace.RUN).read_bytes())["model"], "files": files}
 

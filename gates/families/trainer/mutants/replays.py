@@ -306,3 +306,11 @@ metrics(
     "a table that is sorted in one column",
     case="grpo-kl-resumed",
 )
+metrics(
+    "console-a-step-late",
+    "metrics.progress:measures",
+    f"{UPDATES}:numbers_of_the_step_before",
+    "the console shows the numbers of the step before",
+    "a line that is written before the numbers are updated",
+    case="grpo-kl-resumed",
+)

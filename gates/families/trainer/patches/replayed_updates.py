@@ -129,6 +129,17 @@ def length_without_end(original: Fn, generation: Any) -> Any:
     return {**numbers, "length_mean": numbers["length_mean"] - float(generation.ended.mean())}
 
 
+def numbers_of_the_step_before(original: Fn) -> Fn:
+    """Show on the console what the step before had."""
+    last: list[list[str]] = []
+
+    def measures(numbers: Any, times: Any) -> list[str]:
+        last.append(original(numbers, times))
+        return last[max(len(last) - 2, 0)]
+
+    return measures
+
+
 @mutation
 def first_rows_shown_with_other_rewards(original: Fn, self: Any, generation: Any, *arguments: Any) -> Any:
     """Show completions beside the rewards of the last rows."""
