@@ -17,6 +17,7 @@ from gates.xray.reading import (
     sampling,
     second,
     shift,
+    synced,
     trains,
     within,
 )
@@ -33,6 +34,7 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     within.readings,
     between.readings,
     margins.readings,
+    synced.readings,
     second.readings,
     penalty.readings,
     explained.readings,

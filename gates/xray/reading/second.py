@@ -144,6 +144,8 @@ def _by_row(
         "row mean": f"rows weigh by the mean of their ratios to {old}, as a sequence (GSPO)",
         "row product": f"rows weigh by the product of their ratios to {old}",
     }
+    for name in ("row mean", "row product"):
+        names[name] += f": {_span(np.exp(wanted[name]))}{'' if off else ', none of them clipped'}"
     if len(fitting) != 1:
         sentence = "the tokens of a row weigh the same; which ratio of the row acts does not show"
         return Reading(
