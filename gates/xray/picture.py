@@ -10,6 +10,7 @@ from gates.xray import recording as recordings
 from gates.xray.reading import (
     between,
     explained,
+    left_out,
     margins,
     objective,
     optimizer,
@@ -37,6 +38,7 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     synced.readings,
     second.readings,
     penalty.readings,
+    left_out.readings,
     explained.readings,
     optimizer.readings,
     sampling.readings,
