@@ -12,7 +12,7 @@ from gates.model import Array
 from gates.xray.fit import quantile
 from gates.xray.reading import objective, row_terms
 from gates.xray.reading.context import Context
-from gates.xray.reading.reading import Reading
+from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.trains import state
 from gates.xray.reading.words import number, plural, some
 from gates.xray.step import shared
@@ -178,8 +178,8 @@ def _read(context: Context, way: Rows, advantages: Array | None, law: str, numbe
     because = f"{law}, and only so do these"
     if advantages is None or way.way == TWICE:
         numbers = {**numbers, "way": way.way}
-        kind, remedy = ("attention", ONCE) if way.way == TWICE else ("read", "")
-        return Reading("between rows", kind, WAYS[way.way], because, remedy, numbers)
+        kind: Kind = "attention" if way.way == TWICE else "read"
+        return Reading("between rows", kind, WAYS[way.way], because, ONCE if way.way == TWICE else "", numbers)
     factor, error = _factor(way, advantages)
     clip = context.step.update.document.clip
     divisor = (clip.factor if clip else 1.0) / abs(factor)

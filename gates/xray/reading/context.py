@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import mistaken, shapes
+from gates.xray.reading import inverse, mistaken, shapes
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, masked, tokens_of
 from gates.xray.recording import Recording
@@ -26,7 +26,7 @@ class Context:
         earlier: updates before it.
         tokens: that decide.
         fitting: the simplest shapes that agree with the coefficients; several if they cannot be told apart.
-        mistaken: whether these divide by old log-probs that are not the old policy's.
+        mistaken: whether these divide by old log-probs that are not the old policy's, or by the new ones.
         masked: columns that they fit without: a mask leaves them out, since a KL would show there.
         earlier_contexts: of the updates before.
     """
@@ -79,7 +79,7 @@ class Context:
         if shape.old is None:
             return np.zeros(len(tokens.value), dtype=bool)
         weights = self.weights[tokens.row]
-        outside = np.where(weights < 0, shape.surrogate > 1, shape.surrogate < 1) & (weights != 0)
+        outside = np.where(weights < 0, shape.ratio > 1, shape.ratio < 1) & (weights != 0)
         return np.asarray(self.off & outside)
 
     @cached_property
@@ -107,7 +107,7 @@ def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Con
     if fitting := _by_call(step, tokens, steps):
         return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
     known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
-    fitting = mistaken.fitting(step, tokens, steps, known)
+    fitting = mistaken.fitting(step, tokens, steps, known) or inverse.fitting(step, tokens, steps)
     return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=bool(fitting))
 
 

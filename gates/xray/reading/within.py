@@ -10,6 +10,7 @@ from gates.model import Array
 from gates.xray.reading import objective
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
+from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens
 from gates.xray.reading.words import number, share
 
@@ -36,7 +37,7 @@ def readings(context: Context) -> list[Reading]:
     if shape.form is not None:
         return [_with_kl(context, because, numbers)]
     if shape.old is not None:
-        sentence = f"the tokens of a row weigh by their ratio to {shape.old}"
+        sentence = f"the tokens of a row weigh by {_ratio(shape)} to {shape.old}"
         return [Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "ratio"})]
     sentence = f"the trained tokens of a row weigh the same (to {share(precision)})"
     return [Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "equal"})]
@@ -49,9 +50,13 @@ def _precision(tokens: Tokens) -> float:
 
 def _with_kl(context: Context, because: str, numbers: Mapping[str, object]) -> Reading:
     shape = context.shape
-    base = "their ratio" if shape.old else "the weight of the row"
+    base = _ratio(shape) if shape.old else "the weight of the row"
     sentence = f"the tokens of a row weigh by {base} and a KL"
     return Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "kl"})
+
+
+def _ratio(shape: Shape) -> str:
+    return "the inverse of their ratio" if shape.inverse else "their ratio"
 
 
 def _unlike(context: Context, because: str, numbers: Mapping[str, object]) -> Reading:
