@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import inverse, mistaken, shapes
+from gates.xray.reading import inverse, mistaken, reordered, shapes
+from gates.xray.reading.reordered import Reordered
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, masked, tokens_of
 from gates.xray.recording import Recording
@@ -28,6 +29,7 @@ class Context:
         fitting: the simplest shapes that agree with the coefficients; several if they cannot be told apart.
         mistaken: whether these divide by old log-probs that are not the old policy's, or by the new ones.
         masked: columns that they fit without: a mask leaves them out, since a KL would show there.
+        reordered: the KL to the log-probs of other rows, where there is one.
         earlier_contexts: of the updates before.
     """
 
@@ -38,6 +40,7 @@ class Context:
     fitting: tuple[Shape, ...]
     mistaken: bool = False
     masked: frozenset[int] = frozenset()
+    reordered: Reordered | None = None
 
     @property
     def shape(self) -> Shape:
@@ -108,7 +111,12 @@ def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Con
         return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
     known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
     fitting = mistaken.fitting(step, tokens, steps, known) or inverse.fitting(step, tokens, steps)
-    return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=bool(fitting))
+    if fitting:
+        return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=True)
+    found = [before.reordered for before in earlier if before.reordered is not None]
+    if (kl := reordered.fitting(step, tokens, steps, found)) is not None:
+        return Context(recording, step, tuple(earlier), kl.tokens, kl.fitting, reordered=kl)
+    return Context(recording, step, tuple(earlier), tokens, ())
 
 
 def _simplest(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> list[Shape]:

@@ -137,6 +137,7 @@ def candidates(
     earlier: Sequence[Step],
     sources: Sequence[Source] | None = None,
     *,
+    against: Sequence[Source] | None = None,
     by_call: bool = False,
 ) -> Iterator[Shape]:
     """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL, ratio and a constant.
@@ -146,6 +147,7 @@ def candidates(
         tokens: that decide.
         earlier: updates before it.
         sources: of the ratios, where they are not the old policies.
+        against: of the KL, where they are not the references.
         by_call: average the KL over the tokens of each forward pass, instead of within rows and over all tokens.
     """
     yield equal(tokens)
@@ -155,7 +157,7 @@ def candidates(
         if np.isfinite(ratio).all():
             surrogates.append((old.name, ratio))
             yield named(_solved(tokens, ratio, None, tokens.zero), old=old.name)
-    for reference in references(step):
+    for reference in references(step) if against is None else against:
         apart = (step.update.log_probs - reference.values)[tokens.column]
         if not np.isfinite(apart).all():
             continue
