@@ -8,7 +8,6 @@ import pytest
 from recordings import Made, Model, lines
 from scenarios import GROUP, LENGTHS, advantages, by_token, picture, row_mean, token_mean
 
-from gates.model import Array
 from gates.xray import Picture
 
 POLICY = Model.drawn()
