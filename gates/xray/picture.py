@@ -15,6 +15,7 @@ from gates.xray.reading import (
     objective,
     optimizer,
     penalty,
+    prompts,
     sampling,
     second,
     shift,
@@ -30,6 +31,7 @@ from gates.xray.verdict import Verdict, verdicts
 
 QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     objective.readings,
+    prompts.readings,
     shift.readings,
     trains.readings,
     within.readings,
