@@ -118,7 +118,9 @@ def main() -> int:
     if chosen.seeds == SEEDS:
         record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
         scripts = {**(record.get("scripts", {}) if chosen.names else {}), **said}
-        first = {name: result["runs"] for name, result in said.items() if "silent" in every[name]} | record.get("first", {})
+        first = {name: result["runs"] for name, result in said.items() if "silent" in every[name]} | record.get(
+            "first", {}
+        )
         record = {"commit": proofs.revision(), "scripts": scripts, "first": first}
         write_whole(RECORD, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return int(bool(blamed))

@@ -35,6 +35,7 @@ class Scorer(Part):
     by: str
     model: str = ""
     update: NonNegativeInt = 0
+    lines: NonNegativeInt = 0
 
 
 class Clip(Part):

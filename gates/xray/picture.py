@@ -10,13 +10,16 @@ from gates.xray import recording as recordings
 from gates.xray.reading import (
     between,
     explained,
+    left_out,
     margins,
     objective,
     optimizer,
     penalty,
+    prompts,
     sampling,
     second,
     shift,
+    synced,
     trains,
     within,
 )
@@ -28,13 +31,16 @@ from gates.xray.verdict import Verdict, verdicts
 
 QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     objective.readings,
+    prompts.readings,
     shift.readings,
     trains.readings,
     within.readings,
     between.readings,
     margins.readings,
+    synced.readings,
     second.readings,
     penalty.readings,
+    left_out.readings,
     explained.readings,
     optimizer.readings,
     sampling.readings,

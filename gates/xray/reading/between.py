@@ -12,7 +12,7 @@ from gates.model import Array
 from gates.xray.fit import quantile
 from gates.xray.reading import objective, row_terms
 from gates.xray.reading.context import Context
-from gates.xray.reading.reading import Reading
+from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.trains import state
 from gates.xray.reading.words import number, plural, some
 from gates.xray.step import shared
@@ -22,7 +22,10 @@ WAYS = {
     "token mean": "a token weighs the same in short and long rows: token mean of the step, or a constant divisor",
     "rank mean": "each rank is averaged over its own tokens, so a token weighs more on a rank with few",
     "micro-batch mean": "each forward pass is averaged over its own tokens, so a token weighs more in a pass with few",
+    "row mean twice": "each row is divided by its length twice: its tokens weigh 1/length²",
 }
+TWICE = "row mean twice"  # is tried where nothing that is meant fits
+ONCE = "leave one of both out: of the advantage, or of the loss"
 TOKENS = "tokens of the step"
 NOTE = "gates_note(advantages=…) would tell"
 
@@ -91,6 +94,14 @@ def _ways(context: Context) -> list[Rows]:
     return [Rows(name, weights * divisor, errors * divisor) for name, divisor in ways]
 
 
+def _twice(context: Context) -> list[Rows]:
+    """Return rows divided by their lengths twice, where these differ so that it is not a division by all of them."""
+    weights, errors = _weights(context)
+    whole = np.array([len(row.completion) for row in context.step.rows], dtype=float)
+    lengths = [trained(context), whole]
+    return [Rows(TWICE, weights * length**2, errors * length**2) for length in lengths if len(set(length.tolist())) > 1]
+
+
 def _decided(
     context: Context,
     ways: Sequence[Rows],
@@ -102,6 +113,10 @@ def _decided(
     lengths = trained(context)
     answers = [(way.way, holds(way)) for way in ways]
     fitting = list(dict.fromkeys(name for name, answer in answers if answer))
+    if not fitting and any(answer is False for _, answer in answers):
+        ways = _twice(context)
+        answers = [(way.way, holds(way)) for way in ways]
+        fitting = list(dict.fromkeys(name for name, answer in answers if answer))
     weights, _ = _weights(context)
     numbers = {
         "lengths": lengths.astype(int).tolist(),
@@ -161,8 +176,10 @@ def _proportional(way: Rows, advantages: Array) -> bool | None:
 def _read(context: Context, way: Rows, advantages: Array | None, law: str, numbers: Mapping[str, Any]) -> Reading:
     """Return the way, and the divisor where advantages are known."""
     because = f"{law}, and only so do these"
-    if advantages is None:
-        return Reading("between rows", "read", WAYS[way.way], because, numbers={**numbers, "way": way.way})
+    if advantages is None or way.way == TWICE:
+        numbers = {**numbers, "way": way.way}
+        kind: Kind = "attention" if way.way == TWICE else "read"
+        return Reading("between rows", kind, WAYS[way.way], because, ONCE if way.way == TWICE else "", numbers)
     factor, error = _factor(way, advantages)
     clip = context.step.update.document.clip
     divisor = (clip.factor if clip else 1.0) / abs(factor)

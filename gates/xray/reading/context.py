@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import mistaken, shapes
+from gates.xray.reading import inverse, mistaken, reordered, shapes
+from gates.xray.reading.reordered import Reordered
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, masked, tokens_of
 from gates.xray.recording import Recording
@@ -26,8 +27,9 @@ class Context:
         earlier: updates before it.
         tokens: that decide.
         fitting: the simplest shapes that agree with the coefficients; several if they cannot be told apart.
-        mistaken: whether these divide by old log-probs that are not the old policy's.
+        mistaken: whether these divide by old log-probs that are not the old policy's, or by the new ones.
         masked: columns that they fit without: a mask leaves them out, since a KL would show there.
+        reordered: the KL to the log-probs of other rows, where there is one.
         earlier_contexts: of the updates before.
     """
 
@@ -38,6 +40,7 @@ class Context:
     fitting: tuple[Shape, ...]
     mistaken: bool = False
     masked: frozenset[int] = frozenset()
+    reordered: Reordered | None = None
 
     @property
     def shape(self) -> Shape:
@@ -79,7 +82,7 @@ class Context:
         if shape.old is None:
             return np.zeros(len(tokens.value), dtype=bool)
         weights = self.weights[tokens.row]
-        outside = np.where(weights < 0, shape.surrogate > 1, shape.surrogate < 1) & (weights != 0)
+        outside = np.where(weights < 0, shape.ratio > 1, shape.ratio < 1) & (weights != 0)
         return np.asarray(self.off & outside)
 
     @cached_property
@@ -107,8 +110,13 @@ def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Con
     if fitting := _by_call(step, tokens, steps):
         return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
     known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
-    fitting = mistaken.fitting(step, tokens, steps, known)
-    return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=bool(fitting))
+    fitting = mistaken.fitting(step, tokens, steps, known) or inverse.fitting(step, tokens, steps)
+    if fitting:
+        return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=True)
+    found = [before.reordered for before in earlier if before.reordered is not None]
+    if (kl := reordered.fitting(step, tokens, steps, found)) is not None:
+        return Context(recording, step, tuple(earlier), kl.tokens, kl.fitting, reordered=kl)
+    return Context(recording, step, tuple(earlier), tokens, ())
 
 
 def _simplest(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> list[Shape]:

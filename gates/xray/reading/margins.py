@@ -86,15 +86,20 @@ class Apart:
         return bool((np.abs(wanted - self.values) <= quantile(len(self.values)) * room).all())
 
 
-def readings(context: Context) -> list[Reading]:
-    """Return which reference the pairs' weights show, and whether it is a mistaken one."""
+def of(context: Context) -> Apart | None:
+    """Return how far the pairs of an update are pushed apart; None where it has none, or where a reference would not show."""
     kind = objective.readings(context)
     if not kind or kind[0].numbers["kind"] != "preference" or kind[0].numbers["unit"] != "token":
-        return []
-    apart = _apart(context, [(a, b) for a, b in kind[0].numbers["pairs"]])
+        return None
+    return _apart(context, [(a, b) for a, b in kind[0].numbers["pairs"]])
+
+
+def readings(context: Context) -> list[Reading]:
+    """Return which reference the pairs' weights show, and whether it is a mistaken one."""
+    apart = of(context)
     if apart is None or apart.alike:
         return []
-    recorded = [(source.name, _margins(context, apart.pairs, source.values)) for source in _sources(context)]
+    recorded = [(source.name, of_log_probs(context, apart.pairs, source.values)) for source in _sources(context)]
     recorded = [(name, margins) for name, margins in recorded if np.isfinite(margins).all()]
     because = (
         "the weight of each pair, β·σ(−β·x) over the number of pairs, with x the policy's margin less the reference's"
@@ -139,8 +144,8 @@ def _apart(context: Context, pairs: list[tuple[int, int]]) -> Apart | None:
         for part in zip(*(weight(context, row) for pair in pairs for row in pair), strict=True)
     )
     values = (weights[:, 1] - weights[:, 0]) / 2.0
-    policy = _margins(context, pairs, step.update.log_probs)
-    sizes = _margins(context, pairs, np.abs(step.update.log_probs), together=True)
+    policy = of_log_probs(context, pairs, step.update.log_probs)
+    sizes = of_log_probs(context, pairs, np.abs(step.update.log_probs), together=True)
     if not (np.isfinite(values) & np.isfinite(policy)).all():
         return None
     factor = step.update.document.clip.factor if step.update.document.clip else 1.0
@@ -148,7 +153,7 @@ def _apart(context: Context, pairs: list[tuple[int, int]]) -> Apart | None:
     return Apart(tuple(pairs), values, error, policy, EQUAL + 2.0**-22 * sizes, factor / len(pairs))
 
 
-def _margins(
+def of_log_probs(
     context: Context,
     pairs: list[tuple[int, int]] | tuple[tuple[int, int], ...],
     values: Array,

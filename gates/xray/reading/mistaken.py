@@ -30,24 +30,24 @@ def fitting(step: Step, tokens: Tokens, earlier: Sequence[Step], known: Collecti
         known: mistakes of earlier updates; a KL beside the ratio is looked for with these only.
     """
     sources = list(_sources(step, earlier))
-    plain = [shape for source in sources if (shape := shapes.to(step, tokens, source)) and _agrees(tokens, shape)]
+    plain = [shape for source in sources if (shape := shapes.to(step, tokens, source)) and agrees(tokens, shape)]
     if plain:
         return plain
     again = [source for source in sources if source.name in known]
     if not again:
         return []
     shaped = shapes.candidates(step, tokens, earlier, again)
-    return [shape for shape in shaped if shape.old is not None and _agrees(tokens, shape)]
+    return [shape for shape in shaped if shape.old is not None and agrees(tokens, shape)]
 
 
-def _agrees(tokens: Tokens, shape: Shape) -> bool:
+def agrees(tokens: Tokens, shape: Shape) -> bool:
     """Return whether a shape fits, on more tokens than it has unknowns, and no token is off where no bound cuts."""
     off = tokens.zero if shape.form is None else shape.clipped
     rows = len(set(tokens.row[~off].tolist()))
     if shape.misfit > tokens.quantile or (~off).sum() < rows + SPARE + (shape.form is not None):
         return False
     weights = np.array([shape.weights[row] for row in tokens.rows])[tokens.index]
-    inside = np.where(weights < 0, shape.surrogate < 1, shape.surrogate > 1) & (weights != 0)
+    inside = np.where(weights < 0, shape.ratio < 1, shape.ratio > 1) & (weights != 0)
     return not (off & inside).any()
 
 

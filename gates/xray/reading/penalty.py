@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
-from gates.xray.reading import constant, objective, row_terms, shapes
+from gates.xray.reading import constant, objective, reordered, row_terms, shapes
 from gates.xray.reading.between import trained
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
@@ -78,6 +80,8 @@ def _named(context: Context, fitting: list[Shape]) -> Reading:
     if value < 0:
         sentence = f"the loss pushes away from the reference: {text}, with the opposite sign"
         return Reading("KL", "attention", sentence, because, numbers=numbers)
+    if context.reordered is not None:
+        return _of_other_rows(context.reordered.order, text, because, numbers)
     if len(forms) > 1:
         remedy = "record an update further from the reference"
         return Reading(
@@ -85,6 +89,15 @@ def _named(context: Context, fitting: list[Shape]) -> Reading:
         )
     kind_of = EXCHANGED in forms[0]
     return Reading("KL", "attention" if kind_of else "read", text, because, numbers=numbers)
+
+
+def _of_other_rows(order: Sequence[int], text: str, because: str, numbers: Mapping[str, object]) -> Reading:
+    """Return that the KL compares rows with the log-probs of other rows."""
+    moved = [(row, other) for row, other in enumerate(order) if other not in {row, reordered.UNKNOWN}]
+    pairs = some([f"row {row + 1} with row {other + 1}" for row, other in moved])
+    sentence = f"the reference's log-probs are those of other rows: the KL compares {pairs}; {text}"
+    remedy = "give the reference's log-probs back in the order of the rows"
+    return Reading("KL", "attention", sentence, because, remedy, {**numbers, "order": list(order)})
 
 
 def _none(context: Context, source: shapes.Source) -> Reading:

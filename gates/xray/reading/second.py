@@ -144,6 +144,8 @@ def _by_row(
         "row mean": f"rows weigh by the mean of their ratios to {old}, as a sequence (GSPO)",
         "row product": f"rows weigh by the product of their ratios to {old}",
     }
+    for name in ("row mean", "row product"):
+        names[name] += f": {_span(np.exp(wanted[name]))}{'' if off else ', none of them clipped'}"
     if len(fitting) != 1:
         sentence = "the tokens of a row weigh the same; which ratio of the row acts does not show"
         return Reading(
@@ -226,13 +228,27 @@ def _mistaken(context: Context) -> list[Reading]:
     """Return that the old log-probs are not the old policy's, and whose they are."""
     ratio, *clipped = _stale(context)
     names = list(dict.fromkeys(shape.old or "" for shape in context.fitting))
+    if context.shape.inverse:
+        return [_inverse(names, ratio), *clipped]
     sentence = f"old log-probs are not those of these tokens under the old policy: tokens weigh by their ratio to {' or '.join(names)}: {_span(context.shape.surrogate)}"
     return [Reading("ratio", "attention", sentence, ratio.because, numbers=ratio.numbers), *clipped]
 
 
+def _inverse(names: Sequence[str], ratio: Reading) -> Reading:
+    """Return that tokens weigh by the inverse of the ratio."""
+    least, largest = (1.0 / ratio.numbers[name] for name in ("largest", "least"))
+    sentence = (
+        f"the ratio is upside down, exp(old − new): tokens weigh by the inverse of their ratio to {' or '.join(names)}: "
+        f"{number(least)} to {number(largest)}; where gradients flow through it, rows are pushed against their advantages"
+    )
+    because = "equal weights and ratios do not fit, these inverse ratios do"
+    numbers = {**ratio.numbers, "least": least, "largest": largest, "inverse": True}
+    return Reading("ratio", "attention", sentence, because, "the ratio is exp(new − old)", numbers)
+
+
 def _stale(context: Context) -> list[Reading]:
     """Return the ratio of rows that no earlier update had: they were scored before one."""
-    old, ratio = context.shape.old, context.shape.surrogate
+    old, ratio = context.shape.old, context.shape.ratio
     if old is None:
         return _stale_rows(context)
     numbers = {"level": "token", "old": old, "least": float(ratio.min()), "largest": float(ratio.max())}

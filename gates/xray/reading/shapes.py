@@ -54,6 +54,7 @@ class Shape:
         misfit: largest deviation in standard errors.
         clipped: tokens that the ratio's bound switched off, beside a KL.
         surrogate: the ratio of each token; 1 without one.
+        inverse: whether the surrogate is the inverse of the ratio.
     """
 
     old: str | None
@@ -68,6 +69,12 @@ class Shape:
     clipped: Array
     surrogate: Array
     by_call: bool = False
+    inverse: bool = False
+
+    @property
+    def ratio(self) -> Array:
+        """The ratio of each token, by which bounds cut it."""
+        return np.asarray(1.0 / self.surrogate if self.inverse else self.surrogate)
 
 
 def olds(step: Step, earlier: Sequence[Step]) -> list[Source]:
@@ -130,6 +137,7 @@ def candidates(
     earlier: Sequence[Step],
     sources: Sequence[Source] | None = None,
     *,
+    against: Sequence[Source] | None = None,
     by_call: bool = False,
 ) -> Iterator[Shape]:
     """Yield shapes, the simplest first: equal, ratio, KL, ratio and KL, ratio and a constant.
@@ -139,6 +147,7 @@ def candidates(
         tokens: that decide.
         earlier: updates before it.
         sources: of the ratios, where they are not the old policies.
+        against: of the KL, where they are not the references.
         by_call: average the KL over the tokens of each forward pass, instead of within rows and over all tokens.
     """
     yield equal(tokens)
@@ -147,8 +156,8 @@ def candidates(
         ratio = np.exp(step.update.log_probs - old.values)[tokens.column]
         if np.isfinite(ratio).all():
             surrogates.append((old.name, ratio))
-            yield _named(_solved(tokens, ratio, None, tokens.zero), old=old.name)
-    for reference in references(step):
+            yield named(_solved(tokens, ratio, None, tokens.zero), old=old.name)
+    for reference in references(step) if against is None else against:
         apart = (step.update.log_probs - reference.values)[tokens.column]
         if not np.isfinite(apart).all():
             continue
@@ -158,18 +167,18 @@ def candidates(
                     ratio = surrogate if name else surrogates[-1][1]
                     penalty = derivative(apart) * (ratio if form == WEIGHTED else 1.0)
                     penalty = penalty / divisor
-                    shape = _clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
+                    shape = clipping(tokens, surrogate, penalty) if name else _solved(tokens, surrogate, penalty, None)
                     names = {"old": name, "form": form, "reference": reference.name}
-                    yield _named(shape, **names, by_length=by_length, by_call=by_call)
+                    yield named(shape, **names, by_length=by_length, by_call=by_call)
     for name, surrogate in surrogates[1:]:
         for by_length, constant in () if by_call else _constants(step, tokens):
-            yield _named(_clipping(tokens, surrogate, constant), old=name, form=CONSTANT, by_length=by_length)
+            yield named(clipping(tokens, surrogate, constant), old=name, form=CONSTANT, by_length=by_length)
 
 
 def _averages(step: Step, tokens: Tokens, *, by_call: bool) -> Sequence[tuple[bool, Array | float]]:
     """Return how a KL may be averaged: whether within rows, and what the derivative of each token is divided by."""
     if not by_call:
-        return ((True, _lengths(step, tokens)), (False, 1.0))
+        return ((True, lengths_of(step, tokens)), (False, 1.0))
     calls = [(row.row.rank, row.row.call) for row in step.rows]
     lengths = np.array([len(row.completion) for row in step.rows], dtype=float)
     totals = np.array([sum(lengths[k] for k, call in enumerate(calls) if call == calls[row]) for row in tokens.row])
@@ -179,7 +188,7 @@ def _averages(step: Step, tokens: Tokens, *, by_call: bool) -> Sequence[tuple[bo
 def to(step: Step, tokens: Tokens, source: Source) -> Shape | None:
     """Return the shape of ratios to one source without a KL, None where it lacks a token."""
     ratio = np.exp(step.update.log_probs - source.values)[tokens.column]
-    return _named(_solved(tokens, ratio, None, tokens.zero), old=source.name) if np.isfinite(ratio).all() else None
+    return named(_solved(tokens, ratio, None, tokens.zero), old=source.name) if np.isfinite(ratio).all() else None
 
 
 def with_penalty(
@@ -192,22 +201,24 @@ def with_penalty(
             surrogate = np.exp(step.update.log_probs - source.values)[tokens.column]
     derivative = FORMS["k3"]((step.update.log_probs - reference.values)[tokens.column])
     for by_length in (True, False):
-        penalty = derivative / (_lengths(step, tokens) if by_length else 1.0)
-        yield _named(_solved(tokens, surrogate, penalty, tokens.zero), old=old, by_length=by_length)
+        penalty = derivative / (lengths_of(step, tokens) if by_length else 1.0)
+        yield named(_solved(tokens, surrogate, penalty, tokens.zero), old=old, by_length=by_length)
     for by_length, constant in _constants(step, tokens) if old else ():
-        yield _named(_solved(tokens, surrogate, constant, tokens.zero), old=old, by_length=by_length)
+        yield named(_solved(tokens, surrogate, constant, tokens.zero), old=old, by_length=by_length)
 
 
 def _constants(step: Step, tokens: Tokens) -> list[tuple[bool, Array]]:
     """Return what a k1 adds to each token, and whether it is averaged within rows."""
-    return [(True, 1.0 / _lengths(step, tokens)), (False, np.ones(len(tokens.value)))]
+    return [(True, 1.0 / lengths_of(step, tokens)), (False, np.ones(len(tokens.value)))]
 
 
-def _named(shape: Shape, **names: object) -> Shape:
+def named(shape: Shape, **names: object) -> Shape:
+    """Return a shape with other attributes."""
     return Shape(**{**{name: getattr(shape, name) for name in shape.__dataclass_fields__}, **names})
 
 
-def _lengths(step: Step, tokens: Tokens) -> Array:
+def lengths_of(step: Step, tokens: Tokens) -> Array:
+    """Return for each token the length of its row's completion."""
     return np.array([len(step.rows[row].completion) for row in tokens.row], dtype=float)
 
 
@@ -248,12 +259,13 @@ def _solved(
     )
 
 
-def _clipping(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
+def clipping(tokens: Tokens, ratio: Array, penalty: Array, *, sides: Array | None = None) -> Shape:
     """Solve with a KL and a clipped ratio: a token whose ratio is clipped has the KL's gradient alone.
 
     Which tokens are clipped is found in turns with the weights, from several bounds to begin with; a start that trusts no
-    outlier gives the signs of the rows.
+    outlier gives the signs of the rows. `sides` are the ratios that bounds cut, where tokens weigh by other numbers.
     """
+    sides = ratio if sides is None else sides
     best = start = _trusting(tokens, ratio, penalty)
     if best.misfit <= tokens.quantile:
         return best
@@ -262,26 +274,30 @@ def _clipping(tokens: Tokens, ratio: Array, penalty: Array) -> Shape:
         return alone
     sign = np.array([start.weights[row] for row in tokens.rows])[tokens.index]
     for bound in BOUNDS:
-        off = np.where(sign < 0, ratio > 1.0 + bound, ratio < 1.0 - bound)
+        off = np.where(sign < 0, sides > 1.0 + bound, sides < 1.0 - bound)
         for _ in range(TURNS):
             shape = _solved(tokens, ratio, penalty, off)
             if shape.misfit < best.misfit:
                 best = shape
             weights = np.array([shape.weights[row] for row in tokens.rows])[tokens.index]
             left = tokens.value - shape.beta * penalty
-            outside = np.where(np.where(weights == 0, sign, weights) < 0, ratio > 1.0, ratio < 1.0)
+            outside = np.where(np.where(weights == 0, sign, weights) < 0, sides > 1.0, sides < 1.0)
             closer = outside & (np.abs(left) < np.abs(left - weights * ratio))
             if (closer == off).all():
                 break
             off = closer
-    return best if best.misfit <= tokens.quantile else min(best, _by_sign(tokens, ratio, penalty, best), key=_misfit)
+    return (
+        best
+        if best.misfit <= tokens.quantile
+        else min(best, _by_sign(tokens, ratio, penalty, best, sides), key=_misfit)
+    )
 
 
 def _misfit(shape: Shape) -> float:
     return shape.misfit
 
 
-def _by_sign(tokens: Tokens, ratio: Array, penalty: Array, start: Shape) -> Shape:
+def _by_sign(tokens: Tokens, ratio: Array, penalty: Array, start: Shape, sides: Array) -> Shape:
     """Solve anew for the sign of each row: the one of both with which its tokens agree better, clipped tokens left out.
 
     Tokens on the side of 1 that no bound cuts give the weight of a row; where it has none, those that train.
@@ -290,9 +306,9 @@ def _by_sign(tokens: Tokens, ratio: Array, penalty: Array, start: Shape) -> Shap
     off = start.clipped
     for _ in range(TURNS):
         left = tokens.value - shape.beta * penalty
-        sides = [_one_sign(tokens, ratio, left, sign) for sign in (-1.0, 1.0)]
-        up = sides[0][1] <= sides[1][1]
-        closer = np.where(up[tokens.index], sides[0][0], sides[1][0])
+        signed = [_one_sign(tokens, ratio, left, sign, sides) for sign in (-1.0, 1.0)]
+        up = signed[0][1] <= signed[1][1]
+        closer = np.where(up[tokens.index], signed[0][0], signed[1][0])
         if (closer == off).all():
             break
         off = closer
@@ -312,11 +328,11 @@ def _of_one_strength(tokens: Tokens, penalty: Array) -> Array:
         return np.asarray(np.abs(strength - strength[most]) <= room + room[most])
 
 
-def _one_sign(tokens: Tokens, ratio: Array, left: Array, sign: float) -> tuple[Array, Array]:
+def _one_sign(tokens: Tokens, ratio: Array, left: Array, sign: float, sides: Array) -> tuple[Array, Array]:
     """Return which tokens are clipped if all rows weigh with one sign, and how badly each row agrees then."""
     row, count = tokens.index, len(tokens.rows)
     size = np.where(tokens.error > 0, tokens.error, 1.0)
-    outside = ratio > 1.0 if sign < 0 else ratio < 1.0
+    outside = sides > 1.0 if sign < 0 else sides < 1.0
     inside = np.bincount(row, ~outside, count) > 0
     used = np.where(inside[row], ~outside, np.abs(left) > tokens.quantile * size)
     s = np.where(used, ratio, 0.0) / size
@@ -347,4 +363,4 @@ def _untrusted(shape: Shape, tokens: Tokens, ratio: Array, penalty: Array) -> Sh
     """Return a shape with the misfit of all its tokens, outliers included."""
     weights = np.array([shape.weights[row] for row in tokens.rows])[tokens.index]
     left = np.abs(tokens.value - weights * ratio - shape.beta * penalty) / tokens.error
-    return _named(shape, misfit=float(left.max(initial=0.0)))
+    return named(shape, misfit=float(left.max(initial=0.0)))

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import objective
+from gates.xray.reading import cycle, objective
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
+from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens
 from gates.xray.reading.words import number, share
 
@@ -36,7 +37,7 @@ def readings(context: Context) -> list[Reading]:
     if shape.form is not None:
         return [_with_kl(context, because, numbers)]
     if shape.old is not None:
-        sentence = f"the tokens of a row weigh by their ratio to {shape.old}"
+        sentence = f"the tokens of a row weigh by {_ratio(shape)} to {shape.old}"
         return [Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "ratio"})]
     sentence = f"the trained tokens of a row weigh the same (to {share(precision)})"
     return [Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "equal"})]
@@ -49,9 +50,13 @@ def _precision(tokens: Tokens) -> float:
 
 def _with_kl(context: Context, because: str, numbers: Mapping[str, object]) -> Reading:
     shape = context.shape
-    base = "their ratio" if shape.old else "the weight of the row"
+    base = _ratio(shape) if shape.old else "the weight of the row"
     sentence = f"the tokens of a row weigh by {base} and a KL"
     return Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "kl"})
+
+
+def _ratio(shape: Shape) -> str:
+    return "the inverse of their ratio" if shape.inverse else "their ratio"
 
 
 def _unlike(context: Context, because: str, numbers: Mapping[str, object]) -> Reading:
@@ -69,12 +74,14 @@ def _unlike(context: Context, because: str, numbers: Mapping[str, object]) -> Re
     if (level := _likelihood(context)) is not None:
         sentence = f"the tokens of a row have two weights: {number(level)} on its first ones, alike in all rows, as where a likelihood of all tokens is added to a loss of completions"
         return Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "two", "level": level})
+    if (period := cycle.period(context)) is not None:
+        return _in_turn(period, because, numbers)
     tokens = context.tokens
     trained = ~tokens.zero
     wide = max(
         float(
             np.ptp(tokens.value[trained & (tokens.row == row)])
-            / np.abs(np.median(tokens.value[trained & (tokens.row == row)]))
+            / np.median(np.abs(tokens.value[trained & (tokens.row == row)]))
         )
         for row in tokens.rows
         if (trained & (tokens.row == row)).any()
@@ -86,6 +93,17 @@ def _unlike(context: Context, because: str, numbers: Mapping[str, object]) -> Re
     return Reading(
         "within rows", "attention", sentence, because, remedy, {**numbers, "weights": "unlike", "apart": wide}
     )
+
+
+def _in_turn(period: int, because: str, numbers: Mapping[str, object]) -> Reading:
+    """Return that the tokens of a row weigh by the advantages of several rows."""
+    sentence = (
+        f"the tokens of a row weigh by the values of {period} rows in turn, and each comes back after {period} tokens: "
+        "the advantages are laid out in another order than the tokens (repeat in place of repeat_interleave)"
+    )
+    remedy = "give each row's advantage to all of its tokens: advantages[:, None]"
+    more = {**numbers, "weights": "in turn", "period": period}
+    return Reading("within rows", "attention", sentence, because, remedy, more)
 
 
 def _likelihood(context: Context) -> float | None:

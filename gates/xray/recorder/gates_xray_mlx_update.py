@@ -14,6 +14,7 @@ import gates_xray_mlx_calls as passes
 import gates_xray_mlx_router
 import mlx.core as mx
 import numpy as np
+from gates_xray_lines import Lines
 from gates_xray_mlx_columns import Columns, TooLargeError, log_probs_of
 from gates_xray_mlx_optimizer import Sample, described
 from gates_xray_mlx_weights import Slot, Weights, numbers
@@ -247,16 +248,25 @@ class Update:
         gathered = {}
         for call, made in [*self.recorder.scored, *beside]:
             by = self._who(call)
-            first = {"values": np.full(len(index), np.nan), "rows": 0, "tokens": 0, "model": type(call.module).__name__}
+            first = {
+                "values": np.full(len(index), np.nan),
+                "rows": 0,
+                "tokens": 0,
+                "model": type(call.module).__name__,
+                "lines": Lines(),
+            }
             scorer = gathered.setdefault((by, id(call.module), made), first)
             if self._score(call, index, scorer["values"]):
                 scorer["rows"] += len(call.ids)
                 scorer["tokens"] += call.ids.size
-        scorers = []
+                for row in range(len(call.ids)):
+                    scorer["lines"].add(call.keys(row), call.attended[row].tolist())
+        scorers, prompts = [], [self._prompt(row) for row in self.columns.rows]
         for (by, _, made), scorer in gathered.items():
             if scorer["rows"]:
                 arrays[f"scored.{len(scorers)}"] = scorer["values"]
-                scorers.append({"by": by, "model": scorer["model"], "update": made})
+                lines = scorer["lines"].count(self.columns.rows, prompts)
+                scorers.append({"by": by, "model": scorer["model"], "update": made, "lines": lines})
                 self.recording.event("scored", by=by, rows=scorer["rows"], tokens=scorer["tokens"], update=made)
         return scorers
 
@@ -351,17 +361,22 @@ class Update:
 
     def _row(self, row):
         attended = row["attended"]
-        lengths = [gates_xray.prompt_length(row["ids"], attended, row["keys"], ends) for ends in self.recorder.ends]
-        length = next((length for length in lengths if length is not None), None)
         return {
             "call": row["call"],
             "ids": row["ids"],
             "attended": attended,
             "columns": row["columns"],
-            "prompt": None if length is None or length >= sum(attended) else length,
+            "prompt": self._prompt(row),
             "labels": None,
             "text": gates_xray.texts(row["ids"]),
         }
+
+    def _prompt(self, row):
+        lengths = (
+            gates_xray.prompt_length(row["ids"], row["attended"], row["keys"], ends) for ends in self.recorder.ends
+        )
+        length = next((length for length in lengths if length is not None), None)
+        return None if length is None or length >= sum(row["attended"]) else length
 
     def _ranks(self):
         group = self.recorder.group

@@ -15,6 +15,7 @@ from pathlib import Path
 import gates_xray
 import gates_xray_torch_calls as calls
 import torch
+from gates_xray_lines import Lines
 from gates_xray_torch_columns import TooLargeError
 from gates_xray_torch_update import Update
 
@@ -44,6 +45,7 @@ class Recorder:
         self.bases = []  # passes through models without their heads inside the outermost one
         self.heads = weakref.WeakKeyDictionary()  # of such models, the module that holds the head too
         self.scored = {}  # (module's id, adapters off, updates before) to {key: log-prob}, at each temperature
+        self.lines = {}  # the same to the rows that were scored
         self.modules = {}  # a weak reference by module's id
         self.ends = set()
         self.hashed = 0
@@ -163,6 +165,7 @@ class Recorder:
         known = self.scored.setdefault(scorer, {})
         while len(self.scored) > SCORERS:
             del self.scored[next(iter(self.scored))]
+        lines = self.lines.setdefault(scorer, Lines())
         temperatures = {1.0, self.temperature}
         for row in range(call.ids.shape[0]):
             attended = call.attended[row].tolist()
@@ -170,6 +173,7 @@ class Recorder:
             last = max((k for k, counts in enumerate(attended) if counts), default=None)
             if last is not None:
                 self.ends.add(row_keys[last])
+            lines.add(row_keys, attended)
             targets = call.ids[row, first + 1 :].to(logits.device)
             if not len(targets):
                 continue

@@ -185,17 +185,19 @@ class Update:
         usable = (
             isinstance(labels, torch.Tensor) and labels.shape == call.ids.shape and len(row["ids"]) == labels.shape[-1]
         )
-        length = gates_xray.prompt_length(row["ids"], row["attended"], row["keys"], self.recorder.ends)
-        whole = sum(row["attended"])
         return {
             "call": row["call"],
             "ids": row["ids"],
             "attended": row["attended"],
             "columns": row["columns"],
-            "prompt": None if length is None or length >= whole else length,
+            "prompt": self._prompt(row),
             "labels": labels[row["row"]].tolist() if usable else None,
             "text": self._text(row["ids"]),
         }
+
+    def _prompt(self, row):
+        length = gates_xray.prompt_length(row["ids"], row["attended"], row["keys"], self.recorder.ends)
+        return None if length is None or length >= sum(row["attended"]) else length
 
     def _text(self, ids):
         tokenizer = self.recorder.tokenizer and self.recorder.tokenizer()
@@ -223,7 +225,7 @@ class Update:
     def _scorers(self, arrays):
         """Add the log-probs of passes without gradient, and say who gave them."""
         own = {id(parameter) for parameter in self.parameters.values()}
-        scorers = []
+        scorers, prompts = [], [self._prompt(row) for row in self.columns.rows]
         for (module_id, off, made), by_temperature in self.recorder.scored.items():
             module = self.recorder.modules[module_id]()
             known = by_temperature.get(self.temperature, {})
@@ -233,7 +235,8 @@ class Update:
             ours = any(id(parameter) in own for parameter in module.parameters())
             by = "another model" if not ours else "trained model with adapters off" if off else "trained model"
             arrays[f"scored.{len(scorers)}"] = values
-            scorers.append({"by": by, "model": type(module).__name__, "update": made})
+            lines = self.recorder.lines[module_id, off, made].count(self.columns.rows, prompts)
+            scorers.append({"by": by, "model": type(module).__name__, "update": made, "lines": lines})
             padded = np.array(
                 [known.get(key, np.nan) for key in gates_xray.padded_keys(self.columns.rows, len(self.columns.keys))]
             )
