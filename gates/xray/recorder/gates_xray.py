@@ -315,6 +315,11 @@ def prompt_length(ids, attended, row_keys, ends):
     return None if place is None else sum(attended[front : front + place + 1])
 
 
+def identity(parts):
+    """Return a text that is the same for the same parameters of a process."""
+    return hashlib.blake2b(json.dumps(list(parts)).encode(), digest_size=8).hexdigest()
+
+
 # ---------------------------------------------------------------------------------------------- the tokenizer
 
 _tokenizer = None  # returns the tokenizer that the script used last
