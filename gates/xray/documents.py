@@ -25,6 +25,7 @@ class RowDocument(Part):
     attended: tuple[int, ...]
     columns: tuple[int, ...]
     prompt: NonNegativeInt | None = None
+    encoded: NonNegativeInt | None = None
     labels: tuple[int, ...] | None = None
     text: tuple[str, ...] | None = None
 

@@ -337,11 +337,15 @@ def install_tokenizer():
 
 
 def _remembering(original):
+    import gates_xray_encoded
+
     @functools.wraps(original)
     def method(self, *args, **kwargs):
         global _tokenizer
         _tokenizer = weakref.ref(self)
-        return original(self, *args, **kwargs)
+        result = original(self, *args, **kwargs)
+        gates_xray_encoded.keep(result)
+        return result
 
     return method
 

@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 
 import gates_xray
+import gates_xray_encoded
 import gates_xray_mlx_calls as passes
 import gates_xray_mlx_router
 import mlx.core as mx
@@ -373,6 +374,7 @@ class Update:
             "attended": attended,
             "columns": row["columns"],
             "prompt": None if length is None or length >= sum(attended) else length,
+            "encoded": gates_xray_encoded.beginning(row["ids"], attended),
             "labels": None,
             "text": gates_xray.texts(row["ids"]),
         }

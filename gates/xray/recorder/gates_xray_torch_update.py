@@ -8,6 +8,7 @@ from __future__ import annotations
 import fnmatch
 
 import gates_xray
+import gates_xray_encoded
 import gates_xray_torch_calls as calls
 import gates_xray_torch_chance as chance
 import gates_xray_torch_elsewhere as elsewhere
@@ -204,6 +205,7 @@ class Update:
             "attended": row["attended"],
             "columns": row["columns"],
             "prompt": None if length is None or length >= whole else length,
+            "encoded": gates_xray_encoded.beginning(row["ids"], row["attended"]),
             "labels": labels[row["row"]].tolist() if usable else None,
             "text": self._text(row["ids"]),
         }
