@@ -25,6 +25,7 @@ class RowDocument(Part):
     attended: tuple[int, ...]
     columns: tuple[int, ...]
     prompt: NonNegativeInt | None = None
+    encoded: NonNegativeInt | None = None
     labels: tuple[int, ...] | None = None
     text: tuple[str, ...] | None = None
 
@@ -48,6 +49,19 @@ class Clip(Part):
     def factor(self) -> float:
         """The number by which the gradient was multiplied."""
         return min(1.0, self.limit / self.norm) if self.norm > 0 else 1.0
+
+
+class Clipped(Clip):
+    """A clip of the norm, and how many of the update's forward passes came before it."""
+
+    passes: NonNegativeInt
+
+
+class Empty(Part):
+    """Steps of the optimizer without any gradient since its last update, and whether the model was run before one."""
+
+    steps: NonNegativeInt = 0
+    after_passes: bool = False
 
 
 class Moved(Part):
@@ -91,6 +105,7 @@ class UpdateDocument(Part):
     dtype: str = "float32"
     autocast: str | None = None
     dropout: float = 0.0
+    chance: float | None = None
     trained: Trained
     restricted: tuple[str, ...] = ()
     outside: tuple[str, ...] = ()
@@ -106,6 +121,10 @@ class UpdateDocument(Part):
     noise: float = 0.0
     gradient_norm: float
     clip: Clip | None = None
+    clips: tuple[Clipped, ...] = ()
+    empty: Empty = Empty()
+    missed: NonNegativeInt = 0
+    identity: str = ""
     moved: Moved | None = None
     shift: NonNegativeInt = 1
     bins: PositiveInt

@@ -9,11 +9,13 @@ from pathlib import Path
 from gates.xray import recording as recordings
 from gates.xray.reading import (
     between,
+    clipping,
     explained,
     left_out,
     margins,
     objective,
     optimizer,
+    outside,
     penalty,
     prompts,
     sampling,
@@ -43,9 +45,15 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     left_out.readings,
     explained.readings,
     optimizer.readings,
+    outside.readings,
     sampling.readings,
 )
-OF_OTHERS = (explained.readings, optimizer.readings, sampling.readings)  # what coefficients do not say
+OF_OTHERS = (
+    explained.readings,
+    optimizer.readings,
+    outside.readings,
+    sampling.readings,
+)  # what coefficients do not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +97,15 @@ def read(folder: Path) -> Xray:
         ConfigurationError: there is no recording, or its files contradict the format or each other.
     """
     recording = recordings.load(folder)
+    limit = sampling.limit(recording.of("generate"))
+    steps = [step(update, limit) for update in recording.updates]
     contexts: list[Context] = []
-    for update in recording.updates:
-        limit = sampling.limit(recording.of("generate"))
-        contexts.append(context(recording, step(update, limit), contexts))
-    return Xray(recording, tuple(_picture(each) for each in contexts))
+    for each in steps:
+        contexts.append(context(recording, clipping.whole(each), contexts))
+    return Xray(recording, tuple(map(_picture, steps, contexts)))
 
 
-def _picture(each: Context) -> Picture:
+def _picture(measured: Step, each: Context) -> Picture:
     questions = OF_OTHERS if explained.much_is_left(each) else QUESTIONS
     readings: Sequence[Reading] = [reading for question in questions for reading in question(each)]
-    return Picture(each.step, tuple(readings), tuple(verdicts(each)))
+    return Picture(measured, tuple(readings), tuple(verdicts(each)))

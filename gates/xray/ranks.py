@@ -32,6 +32,7 @@ class Row:
         prompt: attended tokens that the sampler was given; None where nobody saw it.
         labels: as the script passed them.
         text: the pieces of text.
+        encoded: attended tokens at its beginning that the tokenizer was given by themselves; None where it was not.
     """
 
     rank: int
@@ -42,6 +43,7 @@ class Row:
     prompt: int | None
     labels: tuple[int, ...] | None
     text: tuple[str, ...] | None
+    encoded: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +207,7 @@ def _rows(part: Part, place: Mapping[int, int]) -> list[Row]:
             prompt=row.prompt,
             labels=row.labels,
             text=row.text,
+            encoded=row.encoded,
         )
         for row in part.document.rows
     ]

@@ -15,6 +15,7 @@ FINEST = 1e-6  # share that float32 leaves at least in a probe of five scripts (
 MUCH = (
     1e-2  # share of the gradient: an entropy bonus or a router's loss without columns is smaller, and is fitted apart
 )
+MOVED = 1e-2  # nats of a token between two equal passes: rounding gives less, in half precision too
 MOST = 2_000  # columns of a second fit
 MORE = {
     "entropy": "the entropy",
@@ -72,6 +73,9 @@ def _explained(context: Context) -> Reading:
             f": it is {kept} times the gradient of update {context.earlier[-1].step.update.number}, which was not reset"
         )
         return Reading("explained", "attention", sentence, because, "call zero_grad before each backward pass", numbers)
+    if document.chance is not None and document.chance > MOVED:
+        such = f"dropout of {number(document.dropout)}" if document.dropout else "dropout"
+        sentence += f"; the pass that trains has chance in it, such as {such}: two of them over these rows, at the same weights, differ by up to {number(document.chance)} nats"
     if much_is_left(context):
         sentence += ", so nothing is said of who trains, of weights and of a KL"
     return Reading("explained", "attention", sentence, because, f"it may be {'; '.join(_causes(context))}", numbers)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.xray.ranks import Update
-from gates.xray.reading import rules
+from gates.xray.reading import clipping, rules
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.rules import RULES, Rule, Ruled, Sample
@@ -34,6 +34,14 @@ def readings(context: Context) -> list[Reading]:
 def _clip(context: Context) -> Iterator[Reading]:
     document = context.step.update.document
     clip = document.clip
+    if (clipped := clipping.parts(context.step.update)) is not None:
+        numbers = {"clips": clipped.count, "passes": list(clipped.passes), "factors": list(clipped.factors)}
+        because = "passes, and calls that clip, in their order"
+        remedy = "clip once, when all passes have been added, before the optimizer's step"
+        yield Reading(
+            "clip of the norm", "attention", clipping.said(context.step.update, clipped), because, remedy, numbers
+        )
+        return
     if clip is None:
         return
     if count := clipped_parts(context):
@@ -64,6 +72,10 @@ def _clip(context: Context) -> Iterator[Reading]:
 def clipped_parts(context: Context) -> int:
     """Return how often the norm was clipped, where that was after each of several passes; else 0."""
     update = context.step.update
+    if (clipped := clipping.parts(update)) is not None:
+        return clipped.count
+    if update.document.clips:
+        return 0
     passes = {(row.rank, row.call) for row in update.rows}
     count = len(context.recording.of("clip", update.number))
     return count if len(passes) == count > 1 else 0

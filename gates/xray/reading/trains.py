@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from gates.xray.reading import encoded
 from gates.xray.reading.context import Context
 from gates.xray.reading.objective import kind
 from gates.xray.reading.objective import readings as objective
@@ -94,6 +95,8 @@ def _prompt(context: Context) -> Reading | None:
 
 def _unseen(context: Context) -> Reading:
     """Return where training begins, for rows whose prompts nobody saw."""
+    if kind(context) == "supervised" and (reading := encoded.reading(context)) is not None:
+        return reading
     if kind(context) == "preference" and (reading := _of_pairs(context)) is not None:
         return reading
     rows = [row for row in context.step.rows if row.begin is not None]

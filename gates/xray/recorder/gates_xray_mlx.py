@@ -172,7 +172,7 @@ def _watch_clipping():
     def clip_grad_norm(grads, max_norm):
         clipped, norm = original(grads, max_norm)
         if recorder.listening:
-            recorder.clip = (norm, max_norm)
+            recorder.clipped(grads, norm, max_norm)
         return clipped, norm
 
     optimizers.clip_grad_norm = optimizers.optimizers.clip_grad_norm = clip_grad_norm

@@ -17,6 +17,7 @@ from gates_xray_mlx_update import Update
 from mlx import nn
 from mlx.utils import tree_flatten
 
+MOST_CLIPS = 256  # of an update that are kept
 SCORED = 256  # most passes without gradient that are kept
 RECENT = 8  # passes to which tokens that are scored afterwards may belong
 
@@ -42,6 +43,7 @@ class Recorder:
         self.ends = (set(), set())
         self.vocabularies = set()
         self.clip = self.start = self.group = None
+        self.clips = []  # of the norm since the last update: the numbers, the parameters, and the last pass before
         self._given = None  # tokens by row that a new key-value cache has got so far, and the logits after them
         self._growing = None  # the last pass without gradient, to know sampling loops
         self._said = False
@@ -204,6 +206,12 @@ class Recorder:
 
     # -------------------------------------------------------------------------------------------- the updates
 
+    def clipped(self, gradients, norm, limit):
+        """See a call that clips the norm of gradients."""
+        self.clip = (norm, limit)
+        self.clips.append((self.clip, {name for name, _ in tree_flatten(gradients)}, self.calls[-1:]))
+        del self.clips[:-MOST_CLIPS]
+
     def step(self, original, optimizer, gradients, parameters):
         """Make an optimizer's step for the script, and record the update."""
         if self.applying or self.busy:
@@ -242,7 +250,7 @@ class Recorder:
             self.failed(error)
         finally:
             self.busy = False
-        self.calls, self.clip = [], None
+        self.calls, self.clip, self.clips = [], None, []
         return None
 
     def _root(self, gradients, parameters):
@@ -265,7 +273,7 @@ class Recorder:
             self.failed(error)
         finally:
             self.busy = False
-        self.calls, self.clip, self.hashed = [], None, 0
+        self.calls, self.clip, self.clips, self.hashed = [], None, [], 0
         if self.recording.wanted:
             return
         self._recorded()

@@ -10,6 +10,7 @@ import contextlib
 import fnmatch
 
 import gates_xray
+import gates_xray_encoded
 import gates_xray_mlx_calls as passes
 import gates_xray_mlx_router
 import mlx.core as mx
@@ -43,6 +44,7 @@ class Update:
         self.recorder = recorder
         self.recording = recorder.recording
         self.optimizer = optimizer
+        self.root = root
         self.number = self.recording.made + 1
         self.clock = gates_xray.Clock()
         self.gradients = {name: value for name, value in tree_flatten(gradients) if isinstance(value, mx.array)}
@@ -342,6 +344,8 @@ class Update:
             "noise": self.noise,
             "gradient_norm": self.norm,
             "clip": self._clip(),
+            "clips": self._clips(),
+            "identity": gates_xray.identity([id(self.root), *self.weights.own]),
             "moved": {
                 "numbers": len(pushed),
                 "with_gradient": int(pushed.sum()),
@@ -359,6 +363,17 @@ class Update:
         self.recording.event("clip", update=self.number - 1, **clip)
         return clip if np.isfinite(clip["limit"]) else None
 
+    def _clips(self):
+        """Return the clips of this gradient's norm, each with how many of the passes came before it."""
+        order = {id(call): place for place, call in enumerate(self.recorder.calls)}
+        clips = []
+        for (norm, limit), names, last in self.recorder.clips:
+            if np.isfinite(float(limit)) and names & set(self.gradients):
+                before = max((order.get(id(call), -1) for call in last), default=-1)
+                passes_before = sum(order.get(id(call), len(order)) <= before for call in self.calls)
+                clips.append({"norm": float(norm), "limit": float(limit), "passes": passes_before})
+        return clips
+
     def _row(self, row):
         attended = row["attended"]
         return {
@@ -367,6 +382,7 @@ class Update:
             "attended": attended,
             "columns": row["columns"],
             "prompt": self._prompt(row),
+            "encoded": gates_xray_encoded.beginning(row["ids"], attended),
             "labels": None,
             "text": gates_xray.texts(row["ids"]),
         }

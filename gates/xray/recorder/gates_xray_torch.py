@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import atexit
 import functools
-import math
 import os
 import sys
 
 import gates_xray
 import torch
+from gates_xray_torch_between import listed
 from gates_xray_torch_recorder import Recorder
 
 _recorder = None
@@ -70,10 +70,10 @@ def _watch_clipping():
 
     @functools.wraps(original)
     def clip_grad_norm_(parameters, max_norm, *args, **kwargs):
+        parameters = listed(parameters)
         norm = original(parameters, max_norm, *args, **kwargs)
-        limit = float(max_norm)
-        _recorder.clip = {"norm": float(norm), "limit": limit if math.isfinite(limit) else None}
-        _recorder.recording.event("clip", update=_recorder.recording.made, **_recorder.clip)
+        known = _recorder.between.clipped(parameters, norm, max_norm, _recorder.calls)
+        _recorder.recording.event("clip", update=_recorder.recording.made, **known)
         return norm
 
     utils.clip_grad_norm_ = utils.clip_grad.clip_grad_norm_ = clip_grad_norm_

@@ -13,6 +13,7 @@ import weakref
 from pathlib import Path
 
 import gates_xray
+import gates_xray_torch_between as between
 import gates_xray_torch_calls as calls
 import torch
 from gates_xray_lines import Lines
@@ -50,7 +51,7 @@ class Recorder:
         self.ends = set()
         self.hashed = 0
         self.temperature = 1.0
-        self.clip = None
+        self.between = between.Between()
         self.start = None
         self.open = {}  # updates between the hooks before and after, by optimizer's id
         self.vocabularies = set()
@@ -215,6 +216,7 @@ class Recorder:
         if reason is not None:
             self._never(reason)
         if reason is not None or not moved:
+            self._without_gradient_of(optimizer)
             return
         self.recording.trains()
         try:
@@ -224,6 +226,8 @@ class Recorder:
                 update = Update(self, optimizer, passes)
                 update.measure()
                 self.open[id(optimizer)] = update
+            elif between.without_gradient(moved):
+                self._without_gradient_of(optimizer)
             else:
                 self._unseen(optimizer)
         except TooLargeError as large:
@@ -234,6 +238,7 @@ class Recorder:
             self._failed(error)
         finally:
             self.busy = False
+        self.between.missed += id(optimizer) not in self.open
 
     def after_step(self, optimizer, args, kwargs):
         """Write the update that the optimizer has made."""
@@ -247,7 +252,8 @@ class Recorder:
             update.write()
         except Exception as error:
             self._failed(error)
-        self.calls, self.clip, self.hashed = [], None, 0
+        self.calls, self.hashed = [], 0
+        self.between.begin(optimizer)
         self.indices.clear()
         if self.recording.wanted:
             return
@@ -264,6 +270,12 @@ class Recorder:
             if id(call.module) not in holding:
                 holding[id(call.module)] = any(id(parameter) in ours for parameter in call.module.parameters())
         return [call for call in self.calls if holding[id(call.module)]]
+
+    def _without_gradient_of(self, optimizer):
+        """See a step of an optimizer without any gradient."""
+        ran = [self.modules[module_id]() for module_id, *_ in self.scored] + [call.module for call in self.calls]
+        with contextlib.suppress(TypeError):  # an optimizer that cannot be held weakly
+            self.between.stepped(optimizer, [module for module in ran if module is not None])
 
     def _unseen(self, optimizer):
         self.recording.event(

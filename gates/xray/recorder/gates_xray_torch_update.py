@@ -8,13 +8,16 @@ from __future__ import annotations
 import fnmatch
 
 import gates_xray
+import gates_xray_encoded
 import gates_xray_torch_calls as calls
+import gates_xray_torch_chance as chance
 import gates_xray_torch_elsewhere as elsewhere
 import numpy as np
 import torch
 from gates_xray_torch_columns import Columns, TooLargeError
 from gates_xray_torch_optimizer import Sample
 
+CHANCE = 1e-3  # share that is left, above which two passes are compared
 PADDED = "trained model that attended to padding"  # its pass took no attention mask
 
 
@@ -24,6 +27,7 @@ class Update:
     def __init__(self, recorder, optimizer, passes):
         self.recorder = recorder
         self.recording = recorder.recording
+        self.given = optimizer
         inner = getattr(optimizer, "optim", None)  # ZeRO's, which moves and knows this rank's parameters only
         self.optimizer = inner if isinstance(inner, torch.optim.Optimizer) else optimizer
         self.calls = passes
@@ -65,6 +69,7 @@ class Update:
         columns.open(self.bins)
         here = {id(parameter) for group in self.optimizer.param_groups for parameter in group["params"]}
         moved = {name: parameter for name, parameter in self.parameters.items() if id(parameter) in here}
+        self.sampled = moved
         self.sample = Sample(self.optimizer, moved)
         if self.recorder.start is None:
             self.recorder.start = {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
@@ -75,6 +80,8 @@ class Update:
             self._explain()
             first = self.number == 1
             self.start_log_probs = self.values if first else columns.at(self.recorder.start, self.temperature)
+        much = gates_xray.unexplained(self.sketch, self.gradient)[0] > CHANCE + gates_xray.NOISES * self.noise
+        self.chance = chance.of(self) if much and calls.ranks()[1] == 1 else None
 
     def _explain(self):
         """Take the temperature whose log-probs explain most, then add kinds of columns until nothing is left."""
@@ -149,6 +156,7 @@ class Update:
             "dtype": dtypes.pop() if len(dtypes) == 1 else "mixed",
             "autocast": self.calls[-1].autocast.named,
             "dropout": self.dropout,
+            "chance": self.chance,
             "trained": {"tensors": len(self.parameters), "numbers": sum(p.numel() for p in self.parameters.values())},
             "restricted": self.recording.options.parameters,
             "outside": [f"{len(outside)} tensors outside of {type(self.module).__name__}"] if outside else [],
@@ -166,7 +174,11 @@ class Update:
             "scorers": scorers,
             "noise": self.noise,
             "gradient_norm": self.norm,
-            "clip": self.recorder.clip,
+            "clip": self.recorder.between.clip,
+            "clips": self.recorder.between.clips(self.parameters.values(), self.calls, self.recorder.calls),
+            "empty": self.recorder.between.empty(self.given),
+            "missed": self.recorder.between.missed,
+            "identity": gates_xray.identity((name, id(parameter)) for name, parameter in self.sampled.items()),
             "moved": {
                 "numbers": len(gradient),
                 "with_gradient": int(gradient.sum()),
@@ -191,6 +203,7 @@ class Update:
             "attended": row["attended"],
             "columns": row["columns"],
             "prompt": self._prompt(row),
+            "encoded": gates_xray_encoded.beginning(row["ids"], row["attended"]),
             "labels": labels[row["row"]].tolist() if usable else None,
             "text": self._text(row["ids"]),
         }

@@ -86,6 +86,7 @@ class Line:
         labels: as the script passed them.
         hide: hide the last token of the completion by the attention mask.
         tail: tokens behind, which the attention mask hides, in place of padding.
+        encoded: whether the tokenizer was given the prompt by itself.
     """
 
     prompt: list[int]
@@ -95,6 +96,7 @@ class Line:
     labels: list[int] | None = None
     hide: bool = False
     tail: list[int] = field(default_factory=list)
+    encoded: bool = False
 
     @property
     def ids(self) -> list[int]:
@@ -283,6 +285,7 @@ def _row(index: int, line: Line, columns: list[int], rows: int) -> dict[str, Any
         "attended": line.attended,
         "columns": columns,
         "prompt": len(line.prompt) if line.seen else None,
+        "encoded": len(line.prompt) if line.encoded else None,
         "labels": line.labels,
         "text": [f" w{token}" for token in line.ids],
     }

@@ -75,7 +75,7 @@ def second(
     later = model.moved(np.random.default_rng(9 + seed).normal(0.0, step, model.flat.shape))
     first_weights = weigh(rows, weights)
     averaged = -weigh(rows, np.ones(len(rows)))  # the KL is averaged as the surrogate is
-    first = Made(model, list(rows), spread(rows, first_weights))
+    first = Made(model, list(rows), spread(rows, first_weights), after=later.flat)
     coefficients = []
     for line, a, weight, mean in zip(rows, weights, first_weights, averaged, strict=True):
         begin, end = len(line.prompt), len(line.prompt) + line.length

@@ -26,7 +26,7 @@ def shown(folder: Path, *, power: float, beta: float = 0.0, bounds: tuple[float,
         divergence = beta * (1.0 - np.exp(-apart)) / rows[row].length / len(rows)
         return float((0.0 if clipped else weights[row] * ratio) + divergence)
 
-    first = Made(POLICY, rows, spread(rows, weights.tolist()))
+    first = Made(POLICY, rows, spread(rows, weights.tolist()), after=LATER.flat)
     return picture(folder, first, Made(LATER, rows, by_token(rows, coefficient), 2, start=POLICY))
 
 

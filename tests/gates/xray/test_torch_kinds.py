@@ -106,6 +106,7 @@ class TestRecorded:
         assert explained is not None
         assert explained.kind == "attention"
         assert "dropout of 0.1, which the columns are computed without" in explained.remedy
+        assert "the pass that trains has chance in it, such as dropout of 0.1" in explained.sentence
 
 
 @pytest.mark.long
