@@ -31,9 +31,7 @@ def update(number: int, order: Sequence[int], *, mean: bool, noise: float = 0.0,
         apart = values[row][place] - first[order[row]][place] + noise * rng.normal()
         return float((0.0 if clipped else weights[row] * ratio) + BETA * units[row] * (1.0 - np.exp(-apart)))
 
-    made = Made(
-        model, rows, by_token(rows, coefficient), number, start=POLICY, after=LATER.flat if number == 1 else None
-    )
+    made = Made(model, rows, by_token(rows, coefficient), number, start=POLICY, after=None if last else LATER.flat)
     made.scored = [({"by": "another model", "model": "M", "update": 0}, POLICY)]
     return made
 
