@@ -270,11 +270,8 @@ def _shown(run: Run, found: Measures) -> None:
         found.count(SHOWN, int(due != (step.number in lines)), where)
         if not due or step.number not in lines or not step.arrays:
             continue
-        rows = zip(step.gathered(_texts).tolist(), step.arrays["totals"].tolist(), strict=True)
+        texts = [step.rollouts[number].texts["completions"][row] if number >= 0 else "" for number, row in step.sources]
+        rows = zip(texts, step.arrays["totals"].tolist(), strict=True)
         wanted = [(str(text), float(total)) for text, total in rows][: output["completions_rows"]]
         got = [(row["completion"], float(row["reward"])) for row in lines[step.number]]
         found.count(SHOWN, int(got != wanted), where)
-
-
-def _texts(rollout: Rollout) -> Array:
-    return np.array(rollout.texts["completions"], object)

@@ -17,7 +17,7 @@ from gates_reference.trainer.metrics import numbers
 
 Array = np.ndarray[Any, Any]
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    name: {"trainer": ("grpo", "rloo")} for name in ("training_step", "resolve_config")
+    name: {"trainer": ("grpo",)} for name in ("training_step", "resolve_config")
 }
 NAMES = {  # words of the judge: those of [algorithm.settings]
     "epsilon_low": "epsilon_low",

@@ -12,7 +12,10 @@ def test_ids_are_the_bytes_of_the_text(style: str) -> None:
     """The smallest tokenizer of the tiny models, which has bytes alone, gives the same ids."""
     tokenizer = tiny_tokenizer.train(tiny_tokenizer.SMALLEST)
     texts = [row["prompt"] for row in sums.sums(5, 20, style)]
-    assert [ids.tolist() for ids in token_ids(recipe(5, 20, style))] == [tokenizer.encode(text).ids for text in texts]
+    whole = [tokenizer.encode(text).ids for text in texts]
+    assert [ids.tolist() for ids in token_ids(recipe(5, 20, style))] == [
+        ids if style == "plain" else ids[len(ids) // 5 :] for ids in whole
+    ]
 
 
 def test_prompts_are_ragged_arrays_of_int32() -> None:
