@@ -18,7 +18,10 @@ TEXT = "completions whose text is not that of their tokens"
 RAW = "error of a reward"
 TOTAL = "error of a total"
 QUANTITIES = (TEXT, RAW, TOTAL)
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+NUMBER = re.compile(r"[0-9]+(?:,[0-9]{3}(?![0-9]))*(?:\.[0-9]+)?")
+
+
+MARKS = ("####", "\\boxed{")
 
 
 def replay(run: Run) -> Measures:
@@ -68,14 +71,29 @@ def _column(run: Run, function: Mapping[str, Any], rollout: Rollout) -> Array | 
 
 
 def _accuracy(_: Mapping[str, Any], rollout: Rollout) -> list[float]:
-    """Return 1 where the last number of the text is the expected one."""
+    """Return 1 where the last number of the text, or the first after a mark of an answer, is the expected one."""
     answers = np.repeat(np.array(rollout.texts["answers"], object), rollout.group_size)
-    scores = []
-    for text, answer in zip(rollout.texts["completions"], answers, strict=True):
-        numbers = NUMBER.findall(text)
-        last = Fraction(numbers[-1].replace(",", "")) if numbers else None
-        scores.append(float(last == Fraction(str(answer))))
-    return scores
+    pairs = zip(rollout.texts["completions"], answers, strict=True)
+    return [float(bool(_final(text)) and _final(text) == _final(str(answer))) for text, answer in pairs]
+
+
+def _final(text: str) -> list[Fraction]:
+    """Return the first number after the last mark of an answer, else the last number; none without a number."""
+    marked = max((text.rfind(mark) + len(mark) for mark in MARKS if mark in text), default=None)
+    numbers = _numbers(text[marked:])[:1] if marked is not None else []
+    return numbers or _numbers(text)[-1:]
+
+
+def _numbers(text: str) -> list[Fraction]:
+    """Return the numbers of a text; a minus is one's sign unless it follows a letter, a digit or a closing bracket."""
+    found = []
+    for match in NUMBER.finditer(text):
+        start = match.start()
+        minus = text[start - 1 : start] in ("-", "\u2212") if start else False
+        before = text[start - 2 : start - 1] if start > 1 else ""
+        negative = minus and not (before.isalnum() or before in (")", "]"))
+        found.append(Fraction(match[0].replace(",", "")) * (-1 if negative else 1))
+    return found
 
 
 def _regex(function: Mapping[str, Any], rollout: Rollout) -> list[float]:

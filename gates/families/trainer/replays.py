@@ -34,7 +34,7 @@ BASE: Mapping[str, Mapping[str, Any]] = {
     "output": {"checkpoint_every_steps": 2, "completions_every_steps": 2, "console": False},
 }
 Tables = Mapping[str, Mapping[str, Any]]
-ENDS = [1, 2, *range(11, 272, 20)]  # ids of the tiny tokenizer, whose own end token is 2
+ENDS = [1, 2, *range(21, 272, 20)]  # ids of the tiny tokenizer, whose own end token is 2
 
 
 def tables(changes: Tables, seed: int) -> dict[str, dict[str, Any]]:
@@ -112,7 +112,7 @@ def rows(seed: int) -> list[dict[str, Any]]:
         made.append(
             {
                 "prompt": f"{question} or {question} or {question}" if number in LONG else question,
-                "answer": int(rng.integers(0, 10)),
+                "answer": (7, 72, 2, 4)[rng.integers(0, 4)],  # what the model with large digits says now and then
                 "word": "acegikmoqsuw"[number],
                 "chosen": chosen,
                 "rejected": rejected if rejected != chosen else f"{rejected}!",
@@ -212,7 +212,9 @@ CASES = (
         "dapo-resampled",
         {
             "algorithm": _algorithm(
-                "dapo", {"entropy_bonus": 0.02, "overlong_limit": 8, "overlong_buffer": 4}, max_resamples=2
+                "dapo",
+                {"entropy_bonus": 0.02, "overlong_limit": 8, "overlong_buffer": 4, "dynamic_sampling": "accuracy"},
+                max_resamples=2,
             ),
             "data": ROWS,
             "rollout": {"samples_per_prompt": 6},
@@ -220,6 +222,7 @@ CASES = (
             "loop": {"minibatches": 2, "micro_batch_rows": 4},
         },
         stops=(1, 3),
+        ends=True,
         digits=True,
         **SMALL,
     ),

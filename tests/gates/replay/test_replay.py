@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from gates.cli.verbs import app
 from gates.families.trainer import replay_factors, replays
+from gates.replay import rewards
 from gates.replay.run import load_run
 from gates.replay.stages import STAGES
 from gates.report import replayed
@@ -116,6 +117,24 @@ def test_a_folder_without_a_trace_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["trainer", "replay", str(tmp_path)])
     assert result.exit_code != 0
     assert "output.trace=true" in str(result.exception)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("72365-3", 3),
+        ("is -4", -4),
+        ("(2)-7", 7),
+        ("1,234.5 x", 1234.5),
+        ("a 7 #### 8 9", 8),
+        ("1,23", 23),
+        ("none", None),
+    ],
+)
+def test_the_last_number_is_read_as_documented(text: str, number: float | None) -> None:
+    """A minus behind a digit, letter or closing bracket is none of a sign; thousands have commas; a mark comes first."""
+    assert rewards._final(text) == ([] if number is None else [number])
 
 
 @pytest.mark.fast

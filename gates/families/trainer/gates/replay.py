@@ -95,7 +95,7 @@ def of_gradient(t: Trial) -> Iterator[Evidence]:
     """Compare it along random directions with a difference quotient in float64."""
     run = replayed(t)
     norms = [update.facts["gradient_norm"] for step in run.trace.steps for update in step.updates]
-    yield t.precondition("updates with a gradient", sum(norm > 0 for norm in norms), ">=", 3)
+    yield t.precondition("updates with a gradient", sum(norm > 0 for norm in norms), ">=", 1)
     yield from _evidence(t, gradient.replay(run, replays.rng(t)))
 
 

@@ -282,6 +282,7 @@ in_trainer(
     theme="ratio and rollout",
     symptom=SHOWN,
     caught_by=("scoring.half-logits.upcast",),
+    at="robustness",  # half precision is asked as robustness
 )
 in_trainer(
     "trainer.engine.micro-batches-equal-weight",
