@@ -98,7 +98,8 @@ def read(folder: Path) -> Xray:
     """
     recording = recordings.load(folder)
     limit = sampling.limit(recording.of("generate"))
-    steps = [step(update, limit) for update in recording.updates]
+    updates = recording.updates
+    steps = [step(update, limit, updates[:index]) for index, update in enumerate(updates)]
     contexts: list[Context] = []
     for each in steps:
         contexts.append(context(recording, clipping.whole(each), contexts))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -175,26 +175,27 @@ class Step:
         return values
 
 
-def step(update: Update, limit: int | None = None) -> Step:
+def step(update: Update, limit: int | None = None, before: Iterable[Update] = ()) -> Step:
     """Return an update with its coefficients and rows.
 
     Args:
         update: as recorded.
         limit: most tokens that the sampler was asked for.
+        before: earlier updates of the recording.
     """
     solved = fit(update)
     ends = _ends(update)
-    rows = tuple(_row(row, solved, ends, update.document.special.pad, limit) for row in _prompted(update.rows))
-    return Step(update, solved, rows)
+    rows = _prompted(update.rows, [row for each in before for row in each.rows])
+    return Step(update, solved, tuple(_row(row, solved, ends, update.document.special.pad, limit) for row in rows))
 
 
-def _prompted(rows: Sequence[Row]) -> list[Row]:
+def _prompted(rows: Sequence[Row], before: Sequence[Row]) -> list[Row]:
     """Return the rows without prompts that are another row whole: a pass that scored that row ended there, no sampler's prompt."""
-    attended = [tuple(np.array(row.ids)[row.attended].tolist()) for row in rows]
+    attended = [tuple(np.array(row.ids)[row.attended].tolist()) for row in (*rows, *before)]
     wholes = set(attended)
     return [
         replace(row, prompt=None) if row.prompt is not None and ids[: row.prompt] in wholes else row
-        for row, ids in zip(rows, attended, strict=True)
+        for row, ids in zip(rows, attended[: len(rows)], strict=True)
     ]
 
 

@@ -73,6 +73,20 @@ def test_a_chosen_row_that_the_rejected_one_continues_is_no_prompt(tmp_path: Pat
     assert "prompts train" not in said(seen, "prompt")[1]
 
 
+def test_a_row_of_the_update_before_is_no_prompt(tmp_path: Path) -> None:
+    """The reference's pass over a row ended where a row of the next update goes on."""
+    first = rows()
+    later = [Line([*row.prompt, *row.completion], [7, 8, 9]) for row in first]  # as the recorder takes it for a prompt
+    weights = []
+    for index, row in enumerate(later):
+        whole = np.zeros(len(row.ids))
+        whole[len(first[index].prompt) :] = 0.1 if index % 2 else -0.1
+        weights.append(whole)
+    made = Made(Model.drawn(), first, spread(first, [0.1 if k % 2 else -0.1 for k in range(len(first))]))
+    seen = picture(tmp_path, made, Made(Model.drawn(), later, weights, number=2), sampled=False)
+    assert said(seen, "prompt")[0] != "attention"
+
+
 def test_a_likelihood_of_all_tokens_beside_a_loss_of_pairs_is_read(tmp_path: Path) -> None:
     """ORPO as TRL has it: the likelihood of chosen rows, prompts too, and odds of completions averaged over tokens."""
     listed = rows()
