@@ -40,6 +40,7 @@ KINDS_OUTSIDE = (  # the only reasons for a name to be out of scope
     "generation server",
     "generation: lengths, stops, beams, caches",
     "helper of the program",
+    "layers of models",
     "loading of models",
     "logging",
     "machine, hub and files",
