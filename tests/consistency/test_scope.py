@@ -59,6 +59,13 @@ def test_a_changed_list_of_what_is_in_scope_has_a_reason(peer: str) -> None:
     assert len(set(reasons)) == len(reasons)
 
 
+def test_what_is_judged_names_an_op_with_a_grade() -> None:
+    graded = {peer: {grade.op.partition("[")[0] for grade in record.grades} for peer, record in RECORDS.items()}
+    judged = rows("judged")
+    assert judged
+    assert [row.name for peer, row in judged if not graded[peer] & set(re.findall(r"\w+", row.reason))] == []
+
+
 def test_what_is_judged_elsewhere_has_a_grade_there() -> None:
     named = {named_op(row.status, row.reason) for _, row in rows("judged elsewhere")}
     assert named
