@@ -151,7 +151,7 @@ def test_new_names_lost_names_and_moved_lines_are_problems(peer: Peer, environme
         (FINDING.replace('"default"', '"seldom"'), "finding.0.use"),
         (FINDING + FINDING, "fake-beta stands there twice"),
         (COVERAGE, "'fake-beta', which is no finding"),
-        (COVERAGE.replace('"judged", "policy_loss"', '"not reachable", "hard"'), "coverage.0.rows"),
+        (COVERAGE.replace('"judged", "policy_loss"', '"seldom", "hard"'), "coverage.0.rows"),
         (
             COVERAGE.replace('"judged", "policy_loss"', '"out of scope", "hard"'),
             "loss_.*: 'hard' is no kind of what is out of",
