@@ -24,8 +24,10 @@ from gates.report.catalogue import page  # noqa: E402
 from gates.report.files import pictures_beside, render_files  # noqa: E402
 from gates.report.grades import Grades  # noqa: E402
 from gates.report.markdown import subjects_table  # noqa: E402
+from gates.report.scope import render as scope_list  # noqa: E402
 from gates.report.speed_summary import speed_summary  # noqa: E402
 from gates.results.atomic_write import write_whole  # noqa: E402
+from gates.results.conformance_records import read_conformance  # noqa: E402
 from gates.results.jsonl import read  # noqa: E402
 from gates.results.records import schema  # noqa: E402
 from gates.results.speed_file import read_speed  # noqa: E402
@@ -61,6 +63,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "results/settings-schema.json": lambda: _json(settings_schema()),
     "results/REPORT.md": lambda: _document("gates/*.jsonl*"),
     "results/CONFORMANCE.md": lambda: _document("conformance/*.jsonl"),
+    "results/conformance/SCOPE.md": lambda: scope_list(
+        map(read_conformance, (RESULTS / "conformance").glob("*.jsonl"))
+    ),
     "results/SPEED.md": lambda: _document("bench/*.jsonl"),
     "results/speed-advantages.svg": lambda: _picture("speed-advantages.svg"),
     "results/speed-kl.svg": lambda: _picture("speed-kl.svg"),

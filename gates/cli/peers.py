@@ -161,17 +161,25 @@ def repro(
 
 
 @app.command("coverage", cls=Verb, epilog=EXAMPLES)
-def coverage(names: Names = None, as_json: AsJson = False) -> None:
-    """List the public names of installed peers: judged, convention, departs or not reachable, each with the reason.
+def coverage(
+    names: Names = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Renew the public names in the files under results/conformance.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the public names of installed peers, each with its status and the reason, and count what is judged of those in scope.
 
     Exit code: 0 every name has a row · 1 one has none, or a row has no name any more.
     """
     import dataclasses
     import json
 
+    from gates.cli import peer_check, peer_coverage
     from gates.model import ConfigurationError
     from gates.subjects.peers import coverage as rows
     from gates.subjects.peers import environments
+    from gates.subjects.peers.scope import scope
 
     problems: list[str] = []
     coverages = {}
@@ -185,6 +193,8 @@ def coverage(names: Names = None, as_json: AsJson = False) -> None:
         except environments.PeerError as error:
             raise ConfigurationError(str(error)) from None
         problems += [f"{name}: {problem}" for problem in coverages[name].problems]
+        if record and not coverages[name].problems:
+            peer_coverage.record(environments.peers()[name], coverages[name], peer_check.FOLDER)
     if as_json:
         typer.echo(
             json.dumps(
@@ -195,8 +205,9 @@ def coverage(names: Names = None, as_json: AsJson = False) -> None:
         for name, covered in coverages.items():
             for row in covered.rows:
                 typer.echo(
-                    f"{name}  {row.status or 'NO ROW':13}  {row.source.partition(' ')[2]}.{row.name}  {row.reason}"
+                    f"{name}  {row.status or 'NO ROW':21}  {row.source.partition(' ')[2]}.{row.name}  {row.reason}"
                 )
+            typer.echo(f"{name}: {len(covered.rows)} names, {scope(covered.rows)}")
     for problem in problems:
         typer.echo(problem, err=True)
     raise typer.Exit(ExitCode.FAILED if problems else ExitCode.HELD)

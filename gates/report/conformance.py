@@ -10,6 +10,7 @@ from gates.report.statuses import BY_GRADE
 from gates.report.wrap import columns, wrapped
 from gates.results.conformance_records import BlankRecord, ConformanceResults, FindingRecord, GradeRecord
 from gates.results.escape import one_line
+from gates.subjects.peers.scope import STATUSES, scope
 
 TITLE = "Conformance: how libraries compute what they name"
 BIAS = (
@@ -17,7 +18,6 @@ BIAS = (
     "hours, not for years. A finding that is unfair is a bug of this report."
 )
 GOOD = ("correct", "waived")
-COVERAGE = ("judged", "convention", "departs", "not reachable")
 KINDS = {  # of findings, in the order of the report
     "bug": ("Bugs", "The code contradicts its own documentation, its name or the paper that it cites."),
     "numeric": ("Numerics", "The formula is right; rounding, overflow or a rare input is not."),
@@ -59,7 +59,7 @@ def screen(results: ConformanceResults, problems: Sequence[str]) -> Iterator[str
         f"{header.peer} {header.version}",
         f"{len(results.grades)} ops judged",
         *(f"{counts[status]} {status}" for status in BY_GRADE if counts[status]),
-        f"{len(results.coverage)} public names, {rows['']} without a row",
+        f"{len(results.coverage)} public names, {rows['']} without a row, {scope(results.coverage)}",
         f"{sum(bool(f.reproduced) for f in ran)} of {len(ran)} findings reproduced",
         f"{header.seconds:.0f} s",
     ]
@@ -285,13 +285,20 @@ def _item(library: ConformanceResults, finding: FindingRecord, others: Sequence[
 def _coverage(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     yield "## Coverage"
     yield ""
-    yield "Public names of the installed packages: configuration fields, values of their options, functions. `gates peers coverage NAME` lists them."
+    yield (
+        "Public names of the installed packages: configuration fields, values of their options, functions. Judged of what is in "
+        "scope is what an op of ours asks (judged, judged elsewhere) or a finding's program (departs); what each status means and "
+        "every name stand in [SCOPE.md](conformance/SCOPE.md), and `gates peers coverage NAME` gives the reasons."
+    )
     yield ""
-    yield _row(["library", "names", *COVERAGE])
-    yield _row(["---"] * (len(COVERAGE) + 2))
+    yield _row(["library", "names", "of what is in scope", *STATUSES])
+    yield _row(["---"] * (len(STATUSES) + 3))
     for library in libraries:
         counts = Counter(row.status for row in library.coverage)
-        yield _row([library.header.peer, str(len(library.coverage)), *(str(counts[status]) for status in COVERAGE)])
+        share = str(scope(library.coverage))
+        yield _row(
+            [library.header.peer, str(len(library.coverage)), share, *(str(counts[status]) for status in STATUSES)]
+        )
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from gates.report.conformance import CHOSEN, KINDS, TITLE, USES
 from gates.report.statuses import BY_GRADE
 from gates.results.conformance_records import BlankRecord, ConformanceResults, FindingRecord, GradeRecord
 from gates.results.escape import visible
+from gates.subjects.peers.scope import scope
 
 TICKED = re.compile("`([^`]+)`")
 MEANINGS = {  # of the grades, as the page's legend has them
@@ -37,6 +38,7 @@ class LibraryPart:
     totals: Mapping[str, int]  # ops by grade
     findings: Sequence[tuple[str, str, Sequence[FindingRecord]]]  # title and meaning of each kind
     coverage: Mapping[str, int]
+    share: str  # of the names in scope that are judged
 
 
 def render_conformance_page(results: Iterable[ConformanceResults]) -> str:
@@ -97,7 +99,8 @@ def _part(library: ConformanceResults) -> LibraryPart:
             kinds.append((title, words, findings))
     covered = Counter(row.status for row in library.coverage)
     coverage = {status or "without a row": count for status, count in covered.most_common()}
-    return LibraryPart(library, {status: grades[status] for status in BY_GRADE if grades[status]}, kinds, coverage)
+    totals = {status: grades[status] for status in BY_GRADE if grades[status]}
+    return LibraryPart(library, totals, kinds, coverage, str(scope(library.coverage)))
 
 
 def ticked(text: str) -> Markup:

@@ -19,7 +19,7 @@ class CoverageRow:
 
     source: str
     name: str
-    status: str  # one of declared.STATUSES, or "" without a declared row
+    status: str  # one of scope.STATUSES, or "" without a declared row
     reason: str
 
 

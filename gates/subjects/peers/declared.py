@@ -13,12 +13,12 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from gates.subjects.peers import scope
 from gates.subjects.peers.discovery import Peer, PeerError
+from gates.subjects.peers.scope import Status
 
-STATUSES = ("judged", "convention", "departs", "not reachable")
 MOST_LINES = 20  # lines of a reproduction
 
-Status = Literal["judged", "convention", "departs", "not reachable"]
 Use = Literal["default", "option", "direct"]
 Row = tuple[Status, str]  # status, and the reason or the id of a finding
 
@@ -34,6 +34,14 @@ class Source(Declared):
 
     source: str = Field(description="such as `fields trl.trainer.grpo_config:GRPOConfig`; see `public_names`")
     rows: dict[str, Row] = Field(description="by name, or by a glob for a family of names")
+
+    @field_validator("rows")
+    @classmethod
+    def _checkable(cls, rows: dict[str, Row]) -> dict[str, Row]:
+        for name, row in rows.items():
+            if problem := scope.problem(*row):
+                raise ValueError(f"{name}: {problem}")
+        return rows
 
     def row(self, name: str) -> Row | None:
         """Return the row of a name, or that of the first matching glob."""

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gates.subjects.peers.discovery import PeerError
 
-Scope = ast.Module | ast.ClassDef
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.Module | ast.ClassDef | Function
 
 
 def names(source: str, packages: Path) -> list[str]:
@@ -16,9 +17,10 @@ def names(source: str, packages: Path) -> list[str]:
 
     Args:
         source: a kind and a location. `fields MODULE:CLASS`, the annotated fields of a class, not those it inherits ·
-            `functions MODULE` and `classes MODULE`, the public ones defined there · `methods MODULE:CLASS` · `values
-            MODULE:NAME`, the strings with which a variable or attribute NAME is compared · `registered MODULE:NAME`, the
-            first argument of each call or decorator NAME("…").
+            `functions MODULE` and `classes MODULE`, the public ones defined there · `methods MODULE:CLASS` ·
+            `parameters MODULE:NAME`, of a function or of the `__init__` of a class · `values MODULE:NAME`, the strings with
+            which a variable or attribute NAME is compared · `registered MODULE:NAME`, the first argument of each call or
+            decorator NAME("…").
         packages: the site-packages folder of the environment.
 
     Raises:
@@ -32,6 +34,8 @@ def names(source: str, packages: Path) -> list[str]:
     scope: Scope = tree
     if kind in {"fields", "methods"}:
         scope = _class(source, tree, inner)
+    if kind == "parameters":
+        scope = _function(source, tree, inner)
     return list(dict.fromkeys(KINDS[kind](scope, inner)))
 
 
@@ -61,6 +65,23 @@ def _class(source: str, tree: ast.Module, name: str) -> ast.ClassDef:
     raise PeerError(f"{source}: the module has no class {name}")
 
 
+def _function(source: str, tree: ast.Module, name: str) -> Function:
+    nodes: dict[str, ast.AST] = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef | Function)}
+    node = nodes.get(name)
+    if isinstance(node, ast.ClassDef):
+        node = next((own for own in node.body if isinstance(own, Function) and own.name == "__init__"), None)
+    if not isinstance(node, Function):
+        raise PeerError(f"{source}: the module has no function {name}, and no class {name} with an __init__")
+    return node
+
+
+def _parameters(scope: Scope, _: str) -> Iterator[str]:
+    assert isinstance(scope, Function)
+    for argument in (*scope.args.posonlyargs, *scope.args.args, *scope.args.kwonlyargs):
+        if argument.arg not in {"self", "cls"} and _public(argument.arg):
+            yield argument.arg
+
+
 def _fields(scope: Scope, _: str) -> Iterator[str]:
     for node in scope.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _public(node.target.id):
@@ -69,7 +90,7 @@ def _fields(scope: Scope, _: str) -> Iterator[str]:
 
 def _functions(scope: Scope, _: str) -> Iterator[str]:
     for node in scope.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _public(node.name):
+        if isinstance(node, Function) and _public(node.name):
             yield node.name
 
 
@@ -111,6 +132,7 @@ KINDS: dict[str, Callable[[Scope, str], Iterator[str]]] = {
     "functions": _functions,
     "classes": _classes,
     "methods": _functions,
+    "parameters": _parameters,
     "values": _values,
     "registered": _registered,
 }

@@ -141,7 +141,31 @@ def test_rows_are_listed(folder: Path) -> None:
     """Every public name with its status and reason."""
     done = run(folder, "coverage")
     assert done.returncode == ExitCode.HELD
-    assert "judged         fake.kl.kl  token_kl" in done.stdout
+    assert "judged                 fake.kl.kl  token_kl" in done.stdout
+    assert "fake: 1 names, judged 1 of 1 in scope" in done.stdout
+
+
+def test_rows_of_a_record_are_renewed_alone(folder: Path) -> None:
+    """Grades and findings stay as they were judged; without a record, and of another version, there is nothing to renew."""
+    record, declaration = folder / "results" / "conformance" / "fake.jsonl", folder / "fake.toml"
+    write(folder, "-kl")
+    assert run(folder, "check", "fake", "--record", "--jobs", "1").returncode == ExitCode.HELD
+    before, text = record.read_text().splitlines(), declaration.read_text()
+    declaration.write_text(text.replace('["judged", "token_kl"]', '["out of scope", "logging"]'))
+    try:
+        assert run(folder, "coverage", "--record").returncode == ExitCode.HELD
+        after = record.read_text().splitlines()
+        record.write_text(record.read_text().replace('"version":"', '"version":"9', 1))
+        other = run(folder, "coverage", "--record")
+        record.unlink()
+        without = run(folder, "coverage", "--record")
+    finally:
+        declaration.write_text(text)
+    changed = [line for line in after if line not in before]
+    assert [json.loads(line)["status"] for line in changed] == ["out of scope"]
+    assert (other.returncode, without.returncode) == (ExitCode.USAGE, ExitCode.USAGE)
+    assert "`gates peers check fake --record` judges that" in other.stderr
+    assert "`gates peers check fake --record` writes it" in without.stderr
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_the_report_shows_grades_findings_and_coverage(library: ConformanceResul
         "**fake-choice** (fake 1.2, `fake/kl.py:3`; wrong: `token_kl[k3]`; with a documented option) (not reproduced in this record)"
         in text
     )
-    assert "| fake | 2 | 0 | 0 | 1 | 0 |" in text
+    assert "| fake | 2 | judged 1 of 2 in scope | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
 
 
 def test_cells_name_settings_compositions_and_reasons(library: ConformanceResults) -> None:

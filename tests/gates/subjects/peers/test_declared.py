@@ -37,6 +37,9 @@ def loss(x): ...
 
 register(Names.GAE)(loss)
 
+class Trainer:
+    def __init__(self, beta, *, steps=1, _hidden=0): ...
+
 def _inner(): ...
 '''
 FINDING = """
@@ -90,8 +93,10 @@ def declare(peer: Peer, text: str) -> declared.Conformance:
     [
         ("fields fake.core:Config", ["beta", "loss_type"]),
         ("functions fake.core", ["loss"]),
-        ("classes fake.core", ["Config"]),
+        ("classes fake.core", ["Config", "Trainer"]),
         ("methods fake.core:Config", ["check"]),
+        ("parameters fake.core:loss", ["x"]),
+        ("parameters fake.core:Trainer", ["beta", "steps"]),
         ("values fake.core:loss_type", ["grpo", "dapo", "none"]),
         ("registered fake.core:register", ["clip", "GAE"]),
     ],
@@ -107,6 +112,8 @@ def test_names_are_read_without_importing(environment: PeerEnv, source: str, exp
         ("colours fake.core", "'colours' must be one of fields"),
         ("functions fake.other", "has no module fake.other"),
         ("fields fake.core:Other", "no class Other"),
+        ("parameters fake.core:other", "no function other"),
+        ("parameters fake.core:Config", "no class Config with an __init__"),
     ],
 )
 def test_an_unknown_source_is_an_error(environment: PeerEnv, source: str, reason: str) -> None:
@@ -144,6 +151,12 @@ def test_new_names_lost_names_and_moved_lines_are_problems(peer: Peer, environme
         (FINDING.replace('"default"', '"seldom"'), "finding.0.use"),
         (FINDING + FINDING, "fake-beta stands there twice"),
         (COVERAGE, "'fake-beta', which is no finding"),
+        (COVERAGE.replace('"judged", "policy_loss"', '"seldom", "hard"'), "coverage.0.rows"),
+        (
+            COVERAGE.replace('"judged", "policy_loss"', '"out of scope", "hard"'),
+            "loss_.*: 'hard' is no kind of what is out of",
+        ),
+        (COVERAGE.replace('"judged", "policy_loss"', '"judged elsewhere", "in trl"'), "must be PEER: OP; is 'in trl'"),
         ("not toml", "fake.toml"),
     ],
 )
