@@ -22,6 +22,7 @@ EXACT: Mapping[str, str] = {
     advantages.ROUNDS: "a step rolls out again while it has too few groups, and no longer",
     log_probs.MASK: "a row trains on its own tokens, up to the one that ends it",
     log_probs.ROWS: PREDECESSOR,
+    log_probs.LACKING: "a ratio, a KL or a weight needs them",
     gradient.SPLIT: "each pass takes every row once, in micro-batches of the configured size",
     optimizer.KEPT: "adapters change in updates only",
     optimizer.LAYERS: "adapters are where they were configured",
@@ -48,6 +49,7 @@ DERIVED: Mapping[str, tuple[float, str]] = {
     ),
     optimizer.RATE: (1e-6, "the rate is a float32 in the optimizer"),
     optimizer.NORM: (1e-5, "squares are summed in float32"),
+    optimizer.APPLIED: (1e-5, "the factor is a float32, and squares are summed in float32"),
     optimizer.STEPPED: (1.0, "the unit is the rounding of the step: 64 operations, and 1 − β₂ᵗ in float32"),
     metrics.NUMBER: (1e-5, "means of float32 numbers, in float64"),
 }

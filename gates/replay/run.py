@@ -75,6 +75,18 @@ class Run:
         ended = [row[n - 1] in self.end_ids for row, n in zip(tokens, step.lengths, strict=True)]
         return np.where(ended, step.lengths, 0)
 
+    def scored(self, step: Step) -> Array:
+        """Return the number of tokens (R,) of each row whose old and reference log-probs a step needs.
+
+        A KL in the reward is that of the whole completion, also of one that does not train.
+        """
+        return step.lengths if self.kl_in_reward else self.trained(step)
+
+    @property
+    def kl_in_reward(self) -> bool:
+        """Whether the KL lowers the reward."""
+        return bool(self.trace.settings.get("kl_in_reward") and self.trace.settings.get("beta"))
+
 
 def load_run(folder: Path, model: Path) -> Run:
     """Read a run's trace from the run's folder, and the model that it trained.

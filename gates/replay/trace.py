@@ -68,7 +68,8 @@ class Update:
     """One optimizer step on B rows of T slots.
 
     Attributes:
-        facts: its numbers: loss, loss_policy, loss_kl, loss_entropy, gradient_norm, skipped, micro_batches.
+        facts: its numbers: loss, loss_policy, loss_kl, loss_entropy, gradient_norm, applied_norm (after the clip), skipped,
+            micro_batches.
         arrays: `policy`, `mask`, `advantages`, `groups`, and where they were used `old`, `reference`, `sampling`, `entropy`.
         rows: (B,) the rows of the step.
         before: adapters by name; `after` and `gradient`, the sum over micro-batches before the clip, likewise.

@@ -232,6 +232,7 @@ class Trace(Observer):
             "loss_kl": update.kl,
             "loss_entropy": update.entropy,
             "gradient_norm": update.gradient_norm,
+            "applied_norm": update.applied_norm,
             "skipped": update.skipped,
         }
         write(self._file(f"-update-{self.updates:02d}"), arrays, settings, facts)

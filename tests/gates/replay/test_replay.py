@@ -44,13 +44,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return traced(tmp_path_factory.mktemp("replay") / "run", SETTINGS)
 
 
+def model_of(folder: Path) -> Path:
+    return Path(json.loads((folder / "trace" / "run.json").read_text())["model"])
+
+
 def failing(folder: Path) -> dict[str, list[str]]:
-    run = load_run(folder, Path(json.loads((folder / "trace" / "run.json").read_text())["model"]))
+    run = load_run(folder, model_of(folder))
     return {name: wrong for name, stage in STAGES.items() if (wrong := replayed.failing(stage(run)))}
 
 
-def changed(folder: Path, to: Path, name: str, change: Callable[[Arrays], None]) -> Path:
-    """Copy a run with one file of its trace changed."""
+def changed(
+    folder: Path, to: Path, name: str, change: Callable[[Arrays], None], facts: dict[str, Any] | None = None
+) -> Path:
+    """Copy a run with one file of its trace changed: its arrays, and these of its facts."""
     shutil.copytree(folder, to)
     path = to / "trace" / name
     with safe_open(path, framework="np") as file:
@@ -58,7 +64,7 @@ def changed(folder: Path, to: Path, name: str, change: Callable[[Arrays], None])
         metadata = dict(file.metadata())
     change(arrays)
     settings = {key: value for key, value in metadata.items() if key not in ("recorded_step", "trace")}
-    trace.write(path, arrays, settings, json.loads(metadata["trace"]))
+    trace.write(path, arrays, settings, json.loads(metadata["trace"]) | (facts or {}))
     return to
 
 
@@ -91,6 +97,18 @@ def test_the_first_stage_that_fails_is_the_changed_one(
     assert next(iter(failing(changed(folder, tmp_path / "run", name, change)))) == stage
 
 
+def test_the_norm_after_the_clip_is_compared(tmp_path: Path) -> None:
+    """A trace has the norm of what the optimizer was given; that before the clip in its place fails the optimizer's stage."""
+    run = traced(tmp_path / "run", {"optimizer": {"max_gradient_norm": 0.01}, "loop": {"steps": 1}})
+    assert failing(run) == {}
+    (update,) = load_run(run, model_of(run)).trace.steps[0].updates
+    assert update.facts["applied_norm"] == pytest.approx(0.01, rel=1e-5)
+    assert update.facts["gradient_norm"] > 0.02
+    facts = {"applied_norm": update.facts["gradient_norm"]}
+    wrong = failing(changed(run, tmp_path / "changed", FIRST, lambda _: None, facts))
+    assert wrong == {"optimizer": ["error of a gradient's norm after the clip"]}
+
+
 def test_a_whole_run_holds(folder: Path) -> None:
     result = CliRunner().invoke(app, ["trainer", "replay", str(folder)])
     assert result.exit_code == 0, result.output
@@ -99,6 +117,47 @@ def test_a_whole_run_holds(folder: Path) -> None:
     assert [stage["stage"] for stage in document["stages"]] == list(STAGES)
     assert document["steps"] == 2
     assert all(quantity["because"] for stage in document["stages"] for quantity in stage["quantities"])
+
+
+TRUNCATED = {
+    "algorithm": {"name": "rloo", "settings": {"beta": 0.5, "mask_truncated_completions": True}},
+    "rollout": {"max_tokens": 5, "stop_ids": replays.ENDS},
+    "loop": {"steps": 3, "micro_batch_rows": 5},
+}
+
+
+def test_truncated_completions_have_the_kl_of_all_their_tokens_in_their_reward(tmp_path: Path) -> None:
+    """They leave the loss, not the baseline of their group: the advantages of the others depend on their reward."""
+    run = traced(tmp_path / "run", TRUNCATED)
+    assert failing(run) == {}
+    replay = load_run(run, model_of(run))
+    step = replay.trace.steps[-1]
+    masked = np.flatnonzero(replay.trained(step) < step.lengths)
+    assert 0 < len(masked) < len(step.lengths)
+    old, reference = (step.arrays[name].astype(np.float64) for name in ("old", "reference"))
+    kl = np.array([(old[row] - reference[row])[:length].sum() for row, length in enumerate(step.lengths)])
+    assert np.abs(kl[masked]).min() > 1e-4
+    rewards = (step.arrays["totals"] - 0.5 * kl).reshape(-1, 4)
+    others = (rewards.sum(1, keepdims=True) - rewards) / 3
+    assert np.abs(step.arrays["advantages"] - (rewards - others).reshape(-1)).max() < 1e-5
+
+
+CORRECTED = {
+    "adapter": {"dropout": 0.4, "b_std": 0.3},
+    "algorithm": {"name": "grpo", "settings": {"correction": "tis", "correction_high": 1.5}},
+    "loop": {"steps": 2, "micro_batch_rows": 5},
+}
+
+
+def test_weights_of_a_correction_have_no_dropout(tmp_path: Path) -> None:
+    """One update of a rollout: the weights compare the policy without masks with the sampler, which are one policy here."""
+    run = traced(tmp_path / "run", CORRECTED)
+    assert failing(run) == {}
+    for step in load_run(run, model_of(run)).trace.steps:
+        live = np.arange(step.arrays["old"].shape[1]) < step.lengths[:, None]
+        assert np.abs(step.arrays["old"] - step.arrays["sampling"])[live].max() < 1e-4
+        (update,) = step.updates
+        assert np.abs(update.arrays["policy"] - update.arrays["old"])[live].max() > 0.01
 
 
 def test_a_wrong_number_is_shown(folder: Path, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_adapters_without_their_settings_are_refused(tmp_path: Path, plain: Call
     shutil.copytree(plain({}) / "checkpoints" / "step-00000001", tmp_path / "saved")
     tables = {"model": {"adapter_path": str(tmp_path / "saved")}, "adapter": {"b_std": 0.0}}
     (tmp_path / "saved" / "adapter_config.json").write_text('{"lora_parameters": {"rank": 2}}')
-    with pytest.raises(ConfigurationError, match="adapter_config.json names no scale"):
+    with pytest.raises(ConfigurationError, match=r"adapter_config\.json names no scale"):
         _run(tmp_path / "run", tables)
     (tmp_path / "saved" / "adapter_config.json").unlink()
     with pytest.raises(ConfigurationError, match=r"has no adapter_config\.json"):

@@ -267,6 +267,14 @@ optimizer(
     case="grpo-kl-resumed",
 )
 optimizer(
+    "norm-after-the-clip-unclipped",
+    "engine.step:Engine._apply",
+    f"{UPDATES}:norm_before_as_after",
+    "the gradient is clipped, and the norm that is recorded as the clipped one is that before",
+    "one variable for both norms",
+    case="grpo-kl-resumed",
+)
+optimizer(
     "norm-of-one-array",
     "engine.step:global_norm",
     f"{UPDATES}:norm_of_the_last_array",

@@ -42,6 +42,13 @@ def no_clip(original: Fn, gradient: Any, norm: float, limit: Any) -> Any:
 
 
 @mutation
+def norm_before_as_after(original: Fn, self: Any, gradient: Any, norm: float) -> float:
+    """Clip, and return the norm before."""
+    original(self, gradient, norm)
+    return norm
+
+
+@mutation
 def entropy_lowered(original: Fn, *arguments: Any) -> Any:
     """Add the entropy to the loss instead of subtracting it."""
     return -original(*arguments)
