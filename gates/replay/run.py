@@ -12,7 +12,9 @@ import numpy as np
 
 from gates.model import Array
 from gates.replay import trace
-from gates.replay.forward.model import Model, load
+from gates.replay.forward.errors import UnsupportedError
+from gates.replay.forward.language_model import LanguageModel
+from gates.replay.forward.model import load
 from gates.replay.forward.scores import log_probs
 from gates.replay.trace import Step, Trace
 
@@ -31,7 +33,7 @@ class Run:
 
     trace: Trace
     folder: Path
-    base: Model
+    base: LanguageModel
     rows: Sequence[Mapping[str, Any]] | None = None
     users: Mapping[str, Callable[[str, Mapping[str, Any]], float]] = field(default_factory=dict)
 
@@ -52,14 +54,14 @@ class Run:
         """Whether passes of updates have drawn masks, which this package does not draw."""
         return bool(self.trace.config["adapter"]["dropout"])
 
-    def model(self, adapters: Mapping[str, Array], norms: Mapping[str, Array] | None = None) -> Model:
+    def model(self, adapters: Mapping[str, Array], norms: Mapping[str, Array] | None = None) -> LanguageModel:
         """Return the model with these adapters; `norms` as in `Model.adapted`."""
         if not adapters:
             return self.base
         settings = self.trace.config["adapter"]
         return self.base.adapted(adapters, kind=settings["kind"], scale=settings["scale"], norms=norms)
 
-    def scores(self, model: Model, step: Step, rows: Array, lengths: Array, width: int) -> tuple[Array, Array]:
+    def scores(self, model: LanguageModel, step: Step, rows: Array, lengths: Array, width: int) -> tuple[Array, Array]:
         """Return log-probs and entropies (B, T) in nats of the first tokens of a step's rows, 0 past `lengths` (B,)."""
         tokens = step.arrays["tokens"][rows]
         completions = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
@@ -88,14 +90,27 @@ class Run:
         return bool(self.trace.settings.get("kl_in_reward") and self.trace.settings.get("beta"))
 
 
-def load_run(folder: Path, model: Path) -> Run:
-    """Read a run's trace from the run's folder, and the model that it trained.
+def load_run(folder: Path, model: Path, otherwise: Callable[[Path], LanguageModel] | None = None) -> Run:
+    """Read a run's trace from the run's folder, and the model that it trained, by `otherwise` if NumPy lacks its family.
 
     Raises:
         ConfigurationError: there is no trace, or a file is torn.
         UnsupportedError: the model's family has no forward pass here.
     """
-    return Run(trace.load(folder), model, load(model))
+    return Run(trace.load(folder), model, _model(model, otherwise))
+
+
+def _model(folder: Path, otherwise: Callable[[Path], LanguageModel] | None) -> LanguageModel:
+    try:
+        return load(folder)
+    except UnsupportedError as error:
+        if otherwise is None:
+            raise
+        reason = str(error)
+    try:
+        return otherwise(folder)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{reason}; {error}") from None
 
 
 def _wide(rows: Sequence[Array], width: int) -> Array:

@@ -51,6 +51,15 @@ class Adapter:
         """Return the logits of a tied head for x (…, width), which are `plain` with the table alone."""
         return self._rescaled(plain + self.scale * product(product(x, self.b.T), self.a.T))
 
+    def merged(self, path: str, weight: Array) -> Array:
+        """Return the weight of the module at a path with the adapter in it."""
+        if self.a.ndim == 3:
+            delta = np.einsum("eor,eri->eoi", self.b, self.a)
+        else:
+            delta = self.a @ self.b if path.endswith(TABLE) else (self.a @ self.b).T
+        whole = np.asarray(weight + self.scale * delta)
+        return whole if self.gain is None else np.asarray(self.gain[:, None] * whole)
+
     def _rescaled(self, y: Array) -> Array:
         return y if self.gain is None else self.gain * y
 

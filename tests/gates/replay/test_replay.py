@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from replayed_runs import failing, model_of, traced
 from safetensors import safe_open
 from typer.testing import CliRunner
 
@@ -16,9 +17,6 @@ from gates.families.trainer import replay_factors, replays
 from gates.replay import rewards
 from gates.replay.run import load_run
 from gates.replay.stages import STAGES
-from gates.report import replayed
-from gates.subjects.mlx_trainer import run as subject
-from gates_reference import tiny
 from gates_reference.trainer import trace
 
 SETTINGS: dict[str, Any] = {
@@ -28,29 +26,9 @@ SETTINGS: dict[str, Any] = {
 Arrays = dict[str, Any]
 
 
-def traced(folder: Path, changes: dict[str, Any], model: dict[str, Any] | None = None) -> Path:
-    """Train a run of the gates' size with these changes, and return its folder."""
-    subject.traced_run(
-        model={"path": str(tiny.build(model or dict(replays.SMALL)))},
-        tables=replays.tables(changes, 7),
-        folder=str(folder),
-        stops=[],
-    )
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return traced(tmp_path_factory.mktemp("replay") / "run", SETTINGS)
-
-
-def model_of(folder: Path) -> Path:
-    return Path(json.loads((folder / "trace" / "run.json").read_text())["model"])
-
-
-def failing(folder: Path) -> dict[str, list[str]]:
-    run = load_run(folder, model_of(folder))
-    return {name: wrong for name, stage in STAGES.items() if (wrong := replayed.failing(stage(run)))}
 
 
 def changed(

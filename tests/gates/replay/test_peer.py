@@ -1,0 +1,129 @@
+"""Runs of families without a NumPy forward pass are replayed by transformers in a peer's environment."""
+
+import dataclasses
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from replayed_runs import failing_of, model_of, traced
+from typer.testing import CliRunner
+
+from gates.cli.verbs import app
+from gates.errors import ConfigurationError
+from gates.replay import run as replays_run
+from gates.replay.forward import UnsupportedError
+from gates.replay.forward import load as in_numpy
+from gates.replay.peer import Peer, load
+from gates.replay.run import load_run
+from gates.subjects.peers import environments
+from gates_reference import tiny
+
+FAKE = Peer(Path(sys.executable), Path(__file__).parent / "scripts" / "numpy_in_place_of_transformers.py")
+SMALL = {"loop": {"steps": 1, "evaluate_every_steps": 0}, "algorithm": {"settings": {"beta": 0.2}}}
+FAMILIES = ("olmo2", "granite", "phi3", "starcoder2", "glm4", "helium", "stablelm", "smollm3", "hunyuan_v1_dense")
+
+
+@pytest.fixture
+def no_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the forward passes in NumPy."""
+
+    def unknown(folder: Path) -> Any:
+        raise UnsupportedError(f"{folder}: model_type is unknown")
+
+    monkeypatch.setattr(replays_run, "load", unknown)
+
+
+@pytest.mark.usefixtures("no_numpy")
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_a_run_is_replayed_by_a_process(tmp_path: Path, kind: str) -> None:
+    """Adapters are merged into the weights that are handed over, embeddings included; the process computes the logits."""
+    folder = traced(tmp_path / "run", {**SMALL, "adapter": {"kind": kind, "b_std": 0.1, "embeddings": True}})
+    run = load_run(folder, model_of(folder), partial(load, peer=FAKE))
+    try:
+        assert run.base.computed_by == "transformers 0"
+        assert failing_of(run) == {}
+        broken = dataclasses.replace(run, base=run.base.adapted(run.trace.first, kind=kind, scale=1.0))
+        assert "log-probs" in failing_of(broken)
+    finally:
+        run.base.close()
+
+
+def test_experts_are_merged() -> None:
+    """A stack of matrices gets a stack of products."""
+    folder = tiny.build({"family": "qwen3_moe", "seed": 11, "vocab": 272})
+    rng, model, ids = np.random.default_rng(0), in_numpy(folder), np.arange(3, 15)[None]
+    path = "model.layers.0.mlp.switch_mlp.up_proj"
+    experts, outputs, inputs = model.modules.weights[f"{path}.weight"].shape
+    shapes = {f"{path}.lora_a": (experts, 3, inputs), f"{path}.lora_b": (experts, outputs, 3)}
+    arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    peer = load(folder, FAKE)
+    try:
+        got, want = (each.adapted(arrays, kind="lora", scale=0.5) for each in (peer, model))
+        assert np.abs(got.hidden(ids) - want.logits(ids)).max() < 1e-12
+        assert np.abs(got.hidden(ids) - model.logits(ids)).max() > 1e-3
+    finally:
+        peer.close()
+
+
+def test_what_transformers_lacks_is_refused() -> None:
+    """The family is named, and the program's reason."""
+    folder = tiny.build({"family": "cohere", "seed": 11, "vocab": 272})
+    with pytest.raises(UnsupportedError, match="does not compute model_type 'cohere': its files lack a weight"):
+        load(folder, FAKE)
+    with pytest.raises(ConfigurationError, match="does not start"):
+        load(folder, Peer(Path("/nowhere/python")))
+
+
+def test_the_command_names_what_makes_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an environment a family that NumPy lacks is refused, with the command that makes one."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = traced(tmp_path / "run", SMALL, {"family": "olmo2", "seed": 11, "vocab": 272})
+    monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "none"))
+    result = CliRunner().invoke(app, ["trainer", "replay", str(folder)])
+    assert isinstance(result.exception, ConfigurationError)
+    assert "model_type is 'olmo2'" in str(result.exception)
+    assert "`gates peers sync transformers`" in str(result.exception)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_that_numpy_lacks_hold(tmp_path: Path, family: str, kind: str) -> None:
+    """The trainer's run on a family of mlx-lm is what transformers makes of it in float64."""
+    made = environments.environment("transformers")
+    if not made.ready:
+        pytest.skip("`gates peers sync transformers` makes the environment")
+    changes = {
+        "adapter": {"kind": kind},
+        "algorithm": {"name": "grpo", "settings": {"beta": 0.2, "entropy_bonus": 0.01}},
+        "loop": {"iterations": 2, "micro_batch_rows": 5, "steps": 2},
+    }
+    folder = traced(tmp_path / "run", changes, {"family": family, "seed": 11, "vocab": 272})
+    run = load_run(folder, model_of(folder), partial(load, peer=Peer(made.python)))
+    try:
+        assert run.base.computed_by.startswith("transformers ")
+        assert failing_of(run) == {}
+    finally:
+        run.base.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("family", ["qwen3", "llama", "qwen2", "cohere", "gemma2", "olmoe"])
+def test_both_forward_passes_agree(family: str) -> None:
+    """NumPy and transformers, which share nothing, give the same logits to the rounding of float64."""
+    made = environments.environment("transformers")
+    if not made.ready:
+        pytest.skip("`gates peers sync transformers` makes the environment")
+    folder, ids = (
+        tiny.build({"family": family, "seed": 11, "vocab": 272}),
+        np.random.default_rng(0).integers(3, 270, (3, 12)),
+    )
+    peer = load(folder, Peer(made.python))
+    try:
+        got, want = peer.hidden(ids), in_numpy(folder).logits(ids)
+        assert np.abs(got - want).max() < 1e-13 * np.abs(want).max()
+    finally:
+        peer.close()
