@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gates.model import Array
+from gates.replay import dropout
+from gates.replay.forward.errors import UnsupportedError
 from gates.replay.measure import Measures
 from gates.replay.run import Run
 from gates.replay.trace import Step, Update
@@ -17,16 +19,14 @@ ENTROPY = "error of an entropy in nats"
 MASK = "tokens that are masked and should train, or the reverse"
 ROWS = "rows of an update that are not the step's"
 LACKING = "log-probs that a step needs and lacks"
-QUANTITIES = (OLD, REFERENCE, SAMPLER, POLICY, ENTROPY, MASK, ROWS, LACKING)
-DROPPED = (
-    "log-probs of updates with dropout: their masks are drawn (trainer.lora-dropout.matches-definition judges them)"
-)
+QUANTITIES = (OLD, REFERENCE, SAMPLER, POLICY, ENTROPY, MASK, ROWS, LACKING, *dropout.QUANTITIES)
 CONSTANT = ("old", "reference", "sampling")
 
 
 def replay(run: Run) -> Measures:
     """Recompute log-probs and entropies at the scoring temperature."""
     found = Measures(dict.fromkeys(QUANTITIES, (0.0, "")))
+    seen: set[bytes] = set()
     for step, adapters in run.trace.adapters():
         if not step.arrays:
             continue
@@ -49,6 +49,7 @@ def replay(run: Run) -> Measures:
                 found.count(LACKING, short, f"step {step.number}: {name} has {got.shape[1]} slots")
                 found.distance(quantity, np.where(live, got, 0), np.where(live, want, 0), f"step {step.number}")
         for update in step.updates:
+            dropout.compare(run, update, seen, found)
             _update(run, step, update, lengths[update.rows], found)
     return found
 
@@ -97,10 +98,11 @@ def _update(run: Run, step: Step, update: Update, lengths: Array, found: Measure
             wrong = np.asarray((want[:, : kept.shape[1]] & (arrays[name][:, : kept.shape[1]] != kept)).any(1))
             found.count(ROWS, wrong, f"{where}: {name}")
     found.count(ROWS, arrays["advantages"] != step.arrays["advantages"][update.rows], f"{where}: advantages")
-    if run.dropout:
-        found.leave_out(DROPPED)
+    try:
+        values, entropies = run.update_scores(step, update, update.before, lengths, width)
+    except UnsupportedError as error:
+        found.leave_out(f"log-probs of updates with dropout: {error}")
         return
-    values, entropies = run.scores(run.model(update.before), step, update.rows, lengths, width)
     found.distance(POLICY, np.where(want, arrays["policy"], 0), values, where)
     if "entropy" in arrays:
         found.distance(ENTROPY, np.where(want, arrays["entropy"], 0), entropies, where)

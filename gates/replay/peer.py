@@ -109,14 +109,22 @@ class PeerModel:
         return linear_layers(self.weights)
 
     def adapted(
-        self, arrays: Mapping[str, Array], *, kind: str, scale: float, norms: Mapping[str, Array] | None = None
+        self,
+        arrays: Mapping[str, Array],
+        *,
+        kind: str,
+        scale: float,
+        norms: Mapping[str, Array] | None = None,
+        factors: Mapping[str, Array] | None = None,
     ) -> PeerModel:
         """Return the model with low-rank adapters merged into its weights; the arguments are those of `forward.Model.adapted`.
 
         Raises:
             ConfigurationError: the names or shapes are not those of adapters on this model.
-            UnsupportedError: a layer with an adapter has another name in transformers.
+            UnsupportedError: a layer with an adapter has another name in transformers, or there is dropout.
         """
+        if factors is not None:
+            raise UnsupportedError("adapters are merged for transformers, and with dropout they cannot be")
         made = adapters.collect(arrays, self.weights, kind=kind, scale=scale, norms=norms)
         merged = {
             f"{path}.weight": adapter.merged(path, self.weights[f"{path}.weight"]) for path, adapter in made.items()

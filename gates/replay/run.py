@@ -16,7 +16,7 @@ from gates.replay.forward.errors import UnsupportedError
 from gates.replay.forward.language_model import LanguageModel
 from gates.replay.forward.model import load
 from gates.replay.forward.scores import log_probs
-from gates.replay.trace import Step, Trace
+from gates.replay.trace import Step, Trace, Update
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,44 @@ class Run:
 
     @property
     def dropout(self) -> bool:
-        """Whether passes of updates have drawn masks, which this package does not draw."""
+        """Whether passes of updates have masks, which are drawn and stand in the trace."""
         return bool(self.trace.config["adapter"]["dropout"])
 
-    def model(self, adapters: Mapping[str, Array], norms: Mapping[str, Array] | None = None) -> LanguageModel:
-        """Return the model with these adapters; `norms` as in `Model.adapted`."""
+    def model(
+        self,
+        adapters: Mapping[str, Array],
+        norms: Mapping[str, Array] | None = None,
+        factors: Mapping[str, Array] | None = None,
+    ) -> LanguageModel:
+        """Return the model with these adapters; `norms` and `factors` as in `forward.Model.adapted`."""
         if not adapters:
             return self.base
         settings = self.trace.config["adapter"]
-        return self.base.adapted(adapters, kind=settings["kind"], scale=settings["scale"], norms=norms)
+        kind, scale = settings["kind"], settings["scale"]
+        return self.base.adapted(adapters, kind=kind, scale=scale, norms=norms, factors=factors)
+
+    def update_scores(
+        self, step: Step, update: Update, adapters: Mapping[str, Array], lengths: Array, width: int
+    ) -> tuple[Array, Array]:
+        """Return log-probs and entropies (B, T) of an update's rows by other adapters, with the norms and the masks of the update.
+
+        Raises:
+            UnsupportedError: the masks do not fit the forward pass.
+        """
+        if not self.dropout:
+            return self.scores(self.model(adapters, update.before), step, update.rows, lengths, width)
+        kept = 1.0 - self.trace.config["adapter"]["dropout"]
+        ends = np.cumsum(update.facts["micro_batches"])
+        scored = []
+        for start, end, masks in zip([0, *ends[:-1]], ends, update.masks, strict=True):
+            if not lengths[start:end].any():  # no forward pass, so no masks
+                scored.append((np.zeros((end - start, width)),) * 2)
+                continue
+            factors = {name: mask / kept for name, mask in masks.items()}
+            model = self.model(adapters, update.before, factors)
+            scored.append(self.scores(model, step, update.rows[start:end], lengths[start:end], width))
+        values, entropies = zip(*scored, strict=True)
+        return np.concatenate(values), np.concatenate(entropies)
 
     def scores(self, model: LanguageModel, step: Step, rows: Array, lengths: Array, width: int) -> tuple[Array, Array]:
         """Return log-probs and entropies (B, T) in nats of the first tokens of a step's rows, 0 past `lengths` (B,)."""

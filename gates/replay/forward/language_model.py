@@ -24,9 +24,15 @@ class LanguageModel(Protocol):
         """The paths of layers that multiply by a matrix or a stack of matrices, embeddings included."""
 
     def adapted(
-        self, arrays: Mapping[str, Array], *, kind: str, scale: float, norms: Mapping[str, Array] | None = None
+        self,
+        arrays: Mapping[str, Array],
+        *,
+        kind: str,
+        scale: float,
+        norms: Mapping[str, Array] | None = None,
+        factors: Mapping[str, Array] | None = None,
     ) -> "LanguageModel":
-        """Return the model with low-rank adapters, by the names and shapes of mlx-lm's adapters.safetensors."""
+        """Return the model with low-rank adapters, by the names and shapes of mlx-lm's adapters.safetensors (`forward.Model.adapted`)."""
 
     def hidden(self, ids: npt.ArrayLike) -> Array:
         """Return states (B, L, width) of ids (B, L), of which `head` makes logits."""

@@ -53,17 +53,20 @@ class Model:
         kind: str,
         scale: float,
         norms: Mapping[str, Array] | None = None,
+        factors: Mapping[str, Array] | None = None,
     ) -> "Model":
         """Return the model with low-rank adapters, by the names and shapes of mlx-lm's adapters.safetensors.
 
         The base is shared, not copied. DoRA's denominators ‖W + scale · B A‖ are those of the adapters `norms`, by default of
         `arrays`: in gradients the paper (section 4.3) holds them constant, so a difference quotient that is to agree with a
-        trainer's gradient passes the adapters between the two points.
+        trainer's gradient passes the adapters between the two points. `factors` by the path of a layer multiply what its adapter reads, as
+        dropout does.
 
         Raises:
+            UnsupportedError: there are factors, but not for one of the layers, or it is a stack of experts.
             ConfigurationError: the names or shapes are not those of adapters on this model.
         """
-        found = adapters.collect(arrays, self.modules.weights, kind=kind, scale=scale, norms=norms)
+        found = adapters.collect(arrays, self.modules.weights, kind=kind, scale=scale, norms=norms, factors=factors)
         return replace(self, modules=replace(self.modules, adapters=found))
 
     def hidden(self, ids: npt.ArrayLike) -> Array:

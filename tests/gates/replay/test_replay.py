@@ -138,6 +138,41 @@ def test_weights_of_a_correction_have_no_dropout(tmp_path: Path) -> None:
         assert np.abs(update.arrays["policy"] - update.arrays["old"])[live].max() > 0.01
 
 
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_updates_with_dropout_are_replayed_with_their_masks(tmp_path: Path, kind: str) -> None:
+    """The trace holds the masks; log-probs and gradient are those of the forward pass with them, and of no other masks."""
+    changes = {
+        "adapter": {"kind": kind, "dropout": 0.3, "b_std": 0.2, "embeddings": True},
+        "loop": {"steps": 1, "micro_batch_rows": 5},
+    }
+    run = traced(tmp_path / "run", changes)
+    replay = load_run(run, model_of(run))
+    measured = {name: stage(replay) for name, stage in STAGES.items()}
+    assert failing(run) == {}
+    assert [found.left_out for found in measured.values() if found.left_out] == []
+    mask = "trace.mask.1.model.layers.0.self_attn.o_proj"
+    wrong = failing(changed(run, tmp_path / "rolled", FIRST, rolled(mask)))
+    assert wrong["log-probs"] == ["error of the policy's log-probs in nats"]
+    assert "error of a gradient along a direction, in its norm" in wrong["gradient"]
+
+    def repeated(arrays: Arrays) -> None:
+        arrays[mask] = arrays["trace.mask.0.model.layers.0.self_attn.o_proj"]
+
+    assert (
+        "masks of dropout that were used before"
+        in failing(changed(run, tmp_path / "again", FIRST, repeated))["log-probs"]
+    )
+
+
+def test_dropout_of_experts_is_left_out(tmp_path: Path) -> None:
+    """Masks of a stack of experts are drawn for its inputs in the order of the experts; that is said, and nothing fails."""
+    changes = {"adapter": {"dropout": 0.3}, "loop": {"steps": 1, "evaluate_every_steps": 0}}
+    run = traced(tmp_path / "run", changes, {"family": "qwen3_moe", "seed": 11, "vocab": 272})
+    assert failing(run) == {}
+    (reason,) = STAGES["gradient"](load_run(run, model_of(run))).left_out
+    assert "is a stack of experts" in reason
+
+
 def test_a_wrong_number_is_shown(folder: Path, tmp_path: Path) -> None:
     """The metrics of a run that were edited fail, and nothing else does."""
     run = changed(folder, tmp_path / "run", STEP, lambda _: None)

@@ -170,6 +170,22 @@ log_probs(
     "an entropy of raw logits",
     case="sapo-hybrid",
 )
+log_probs(
+    "dropout-not-divided",
+    "adapters.dropout:Dropout.__call__",
+    f"{UPDATES}:dropout_not_divided",
+    "dropout does not divide by the share of elements that it keeps",
+    "a mask that is multiplied in by hand",
+    case="best-of-n-dropout",
+)
+log_probs(
+    "masks-of-the-first-update",
+    "engine.step:Engine._dropout",
+    f"{UPDATES}:masks_of_the_first_update",
+    "each update of a step drops the same elements",
+    "a seed that is set once for a step",
+    case="best-of-n-dropout",
+)
 gradient(
     "last-micro-batch-lost",
     "engine.micro_batches:cut",

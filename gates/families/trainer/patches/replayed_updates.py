@@ -49,6 +49,20 @@ def norm_before_as_after(original: Fn, self: Any, gradient: Any, norm: float) ->
 
 
 @mutation
+def dropout_not_divided(original: Fn, self: Any, x: Any) -> Any:
+    """Drop elements, and leave the others as they are."""
+    y = original(self, x)
+    return y if y is x else y * (1.0 - self.p)
+
+
+@mutation
+def masks_of_the_first_update(original: Fn, self: Any, number: int, update: int, inputs: Any) -> Any:
+    """Draw the masks of a step's first update for each of its updates."""
+    del update
+    return original(self, number, 0, inputs)
+
+
+@mutation
 def entropy_lowered(original: Fn, *arguments: Any) -> Any:
     """Add the entropy to the loss instead of subtracting it."""
     return -original(*arguments)
