@@ -31,6 +31,7 @@ PROGRAM: Final = Path(gates.__path__[0]) / "subjects" / "peers" / "shared" / "pe
 LIMIT_S: Final = 600.0  # of one answer
 ELEMENTS: Final = 1 << 26  # logits of one answer: 512 MiB
 SMALL: Final = 1 << 24  # weights of a model whose products are too small for several threads
+STACK: Final = ".switch_mlp."
 QUANTISED: Final = ("quantization", "quantization_config")
 WEIGHTS: Final = "model.safetensors"
 
@@ -50,7 +51,6 @@ class Process:
     worker: Worker
     folder: Path
     family: str
-    names: frozenset[str] = frozenset()
     vocabulary: int = 0
 
     def call(self, op: str, **inputs: Any) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class PeerModel:
 
         Raises:
             ConfigurationError: the names or shapes are not those of adapters on this model.
-            UnsupportedError: a layer with an adapter has another name in transformers, or there is dropout.
+            UnsupportedError: there is dropout.
         """
         if factors is not None:
             raise UnsupportedError("adapters are merged for transformers, and with dropout they cannot be")
@@ -129,12 +129,7 @@ class PeerModel:
         merged = {
             f"{path}.weight": adapter.merged(path, self.weights[f"{path}.weight"]) for path, adapter in made.items()
         }
-        if unknown := sorted(set(merged) - self.process.names):
-            raise UnsupportedError(
-                f"{len(unknown)} layers of {self.process.family!r} have adapters and no weight of their own in transformers, "
-                f"first of them {unknown[0]}"
-            )
-        return replace(self, merged=merged)
+        return replace(self, merged=published(merged))
 
     def hidden(self, ids: npt.ArrayLike) -> Array:
         """Return the logits (B, L, V) of ids (B, L), some rows at a time."""
@@ -151,6 +146,15 @@ class PeerModel:
         return hidden
 
 
+def published(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Return weights with each expert of mlx-lm's stacks by itself: `switch_mlp.up_proj`[3] is `experts.3.up_proj`."""
+    made: dict[str, Array] = {}
+    for name, values in weights.items():
+        block, stack, leaf = name.rpartition(STACK)
+        made |= {f"{block}.experts.{n}.{leaf}": x for n, x in enumerate(values)} if stack else {name: values}
+    return made
+
+
 def load(folder: Path, peer: Peer) -> PeerModel:
     """Start transformers with the model of a folder in the layout of Hugging Face and mlx-lm.
 
@@ -164,7 +168,7 @@ def load(folder: Path, peer: Peer) -> PeerModel:
     try:
         config = {name: value for name, value in content.items() if name not in QUANTISED}
         (handed / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        contiguous = {name: np.ascontiguousarray(values) for name, values in weights.items()}
+        contiguous = {name: np.ascontiguousarray(values) for name, values in published(weights).items()}
         save_file(contiguous, handed / WEIGHTS, metadata={"format": "pt"})
         size = sum(values.size for values in weights.values())
         threads = 1 if size < SMALL else os.cpu_count() or 1
@@ -177,7 +181,7 @@ def load(folder: Path, peer: Peer) -> PeerModel:
     except BaseException:
         process.close()
         raise
-    process.names, process.vocabulary = frozenset(answer["names"]), int(answer["vocabulary"])
+    process.vocabulary = int(answer["vocabulary"])
     return PeerModel(process, weights)
 
 

@@ -36,7 +36,9 @@ def replay(
     import json
     import time
 
+    from gates.model import ConfigurationError
     from gates.replay import trace
+    from gates.replay.forward import UnsupportedError
     from gates.replay.stages import STAGES
     from gates.report import replayed
     from gates.report.progress import Elapsed, console
@@ -51,6 +53,8 @@ def replay(
             for name, stage in STAGES.items():
                 elapsed.now(f"{run.name}: {name}")
                 results[name] = stage(traced)
+        except UnsupportedError as error:
+            raise ConfigurationError(str(error)) from None
         finally:
             traced.base.close()
     if as_json:

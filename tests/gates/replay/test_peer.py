@@ -24,6 +24,7 @@ from gates.subjects.peers import environments
 from gates_reference import tiny
 
 FAKE = Peer(Path(sys.executable), Path(__file__).parent / "scripts" / "numpy_in_place_of_transformers.py")
+LEAVES = ("lora_a", "lora_b")
 SMALL = {"loop": {"steps": 1, "evaluate_every_steps": 0}, "algorithm": {"settings": {"beta": 0.2}}}
 FAMILIES = ("olmo2", "granite", "phi3", "glm4", "helium", "stablelm", "smollm3", "hunyuan_v1_dense")
 
@@ -53,27 +54,50 @@ def test_a_run_is_replayed_by_a_process(tmp_path: Path, kind: str) -> None:
         run.base.close()
 
 
-def test_experts_are_merged() -> None:
-    """A stack of matrices gets a stack of products."""
-    folder = tiny.build({"family": "qwen3_moe", "seed": 11, "vocab": 272})
-    rng, model, ids = np.random.default_rng(0), in_numpy(folder), np.arange(3, 15)[None]
-    path = "model.layers.0.mlp.switch_mlp.up_proj"
-    experts, outputs, inputs = model.modules.weights[f"{path}.weight"].shape
-    shapes = {f"{path}.lora_a": (experts, 3, inputs), f"{path}.lora_b": (experts, outputs, 3)}
-    arrays = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-    peer = load(folder, FAKE)
+def adapters_everywhere(model: Any) -> dict[str, Any]:
+    """Random LoRA adapters of rank 2 on every layer of a model."""
+    rng, arrays = np.random.default_rng(0), {}
+    for path in model.linear_layers:
+        *stack, outputs, inputs = model.modules.weights[f"{path}.weight"].shape
+        if stack:
+            shapes = (*stack, 2, inputs), (*stack, outputs, 2)
+        else:
+            shapes = ((outputs, 2), (2, inputs)) if path.endswith("embed_tokens") else ((inputs, 2), (2, outputs))
+        arrays |= {
+            f"{path}.{leaf}": 0.2 * rng.standard_normal(shape) for leaf, shape in zip(LEAVES, shapes, strict=True)
+        }
+    return arrays
+
+
+def agree(family: str, peer: Peer) -> None:
+    """Compare the logits of both forward passes, of a model by itself and with adapters, and again by itself."""
+    folder, ids = (
+        tiny.build({"family": family, "seed": 11, "vocab": 272}),
+        np.random.default_rng(0).integers(3, 270, (3, 12)),
+    )
+    ours, theirs = in_numpy(folder), load(folder, peer)
+    arrays = adapters_everywhere(ours)
     try:
-        got, want = (each.adapted(arrays, kind="lora", scale=0.5) for each in (peer, model))
-        assert np.abs(got.hidden(ids) - want.logits(ids)).max() < 1e-12
-        assert np.abs(got.hidden(ids) - model.logits(ids)).max() > 1e-3
+        adapted = [model.adapted(arrays, kind="lora", scale=0.5) for model in (theirs, ours)]
+        pairs = ((theirs, ours), adapted, (theirs, ours))
+        want = [right.logits(ids) for _, right in pairs]
+        got = [left.head(left.hidden(ids)) for left, _ in pairs]
     finally:
-        peer.close()
+        theirs.close()
+    assert np.abs(want[0] - want[1]).max() > 0.01 * np.abs(want[0]).max()
+    assert max(np.abs(x - y).max() / np.abs(y).max() for x, y in zip(got, want, strict=True)) < 1e-13
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_moe", "cohere"])
+def test_adapters_are_merged(family: str) -> None:
+    """On linear layers, stacks of experts, a table of embeddings and a tied head."""
+    agree(family, FAKE)
 
 
 def test_what_transformers_lacks_is_refused() -> None:
     """The family is named, and the program's reason."""
-    folder = tiny.build({"family": "cohere", "seed": 11, "vocab": 272})
-    with pytest.raises(UnsupportedError, match="does not compute model_type 'cohere': its files lack a weight"):
+    folder = tiny.build({"family": "lfm2", "seed": 11, "vocab": 272})
+    with pytest.raises(UnsupportedError, match="does not compute model_type 'lfm2': its files lack a weight"):
         load(folder, FAKE)
     with pytest.raises(ConfigurationError, match="does not start"):
         load(folder, Peer(Path("/nowhere/python")))
@@ -132,19 +156,10 @@ def test_an_activation_that_mlx_lm_takes_for_another_is_seen(tmp_path: Path) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("family", ["qwen3", "llama", "qwen2", "cohere", "gemma2"])
+@pytest.mark.parametrize("family", ["qwen3", "llama", "qwen2", "cohere", "gemma2", "olmoe", "qwen3_moe"])
 def test_both_forward_passes_agree(family: str) -> None:
     """NumPy and transformers, which share nothing, give the same logits to the rounding of float64."""
     made = environments.environment("transformers")
     if not made.ready:
         pytest.skip("`gates peers sync transformers` makes the environment")
-    folder, ids = (
-        tiny.build({"family": family, "seed": 11, "vocab": 272}),
-        np.random.default_rng(0).integers(3, 270, (3, 12)),
-    )
-    peer = load(folder, Peer(made.python))
-    try:
-        got, want = peer.hidden(ids), in_numpy(folder).logits(ids)
-        assert np.abs(got - want).max() < 1e-13 * np.abs(want).max()
-    finally:
-        peer.close()
+    agree(family, Peer(made.python))

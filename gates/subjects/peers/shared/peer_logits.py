@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 if TYPE_CHECKING:
@@ -15,12 +19,12 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 VERSIONS = {"transformers": version("transformers"), "torch": version("torch")}
-HEAD = "lm_head.weight"
+HEAD, FILE = "lm_head.weight", "model.safetensors"
 MODELS: dict[str, Any] = {}  # the model that is loaded, and the weights that it began with
 
 
 def load(*, folder: str) -> dict[str, Any]:
-    """Load a folder of config.json and float64 safetensors, and return the names of its parameters and its vocabulary.
+    """Load a folder of config.json and float64 safetensors, and return the size of its vocabulary.
 
     Raises:
         NotImplementedError: the family is unknown, or the files lack weights or have others.
@@ -42,9 +46,9 @@ def load(*, folder: str) -> dict[str, Any]:
     ):
         if names := sorted(str(name[0] if isinstance(name, tuple) else name) for name in report[key]):
             raise NotImplementedError(f"its files {words} {', '.join(names[:3])} ({len(names)} in all)")
-    model = model.double().eval()
-    MODELS.update(model=model, parameters=dict(model.named_parameters(remove_duplicate=False)), changed={})
-    return {"names": list(MODELS["parameters"]), "vocabulary": int(config.get_text_config().vocab_size)}
+    parameters = dict(model.double().eval().named_parameters(remove_duplicate=False))
+    MODELS.update(model=model, parameters=parameters, changed={}, folder=Path(folder), config=config)
+    return {"vocabulary": int(config.get_text_config().vocab_size)}
 
 
 def _read(folder: str, config: Any) -> tuple[Any, Mapping[str, Any]]:
@@ -70,16 +74,34 @@ def _compute_in_float64() -> None:
 
 
 def logits(*, ids: Array, weights: Mapping[str, Array]) -> dict[str, Any]:
-    """Return the logits (B, L, V) of ids (B, L) of the model with these weights in the place of its own."""
-    model, parameters, changed = MODELS["model"], MODELS["parameters"], MODELS["changed"]
+    """Return the logits (B, L, V) of ids (B, L) of the model with these weights in the place of its own, by the names in its files."""
     with torch.no_grad():
-        for name, own in changed.items():
-            parameters[name].copy_(own)
-        changed.clear()
-        for name, values in weights.items():
-            changed[name] = parameters[name].clone()
-            parameters[name].copy_(torch.tensor(values))
+        model = _changed(weights) if set(weights) <= set(MODELS["parameters"]) else _reread(weights)
         return {"logits": model(torch.tensor(ids), use_cache=False).logits.double().numpy()}
+
+
+def _changed(weights: Mapping[str, Array]) -> Any:
+    """Return the loaded model with its own weights but for these."""
+    parameters, changed = MODELS["parameters"], MODELS["changed"]
+    for name, own in changed.items():
+        parameters[name].copy_(own)
+    changed.clear()
+    for name, values in weights.items():
+        changed[name] = parameters[name].clone()
+        parameters[name].copy_(torch.tensor(values))
+    return MODELS["model"]
+
+
+def _reread(weights: Mapping[str, Array]) -> Any:
+    """Return another model from files with these weights: transformers holds some of them, such as experts, under other names."""
+    stored = load_file(MODELS["folder"] / FILE)
+    if unknown := sorted(set(weights) - set(stored)):
+        raise NotImplementedError(f"its files have no {unknown[0]}")
+    stored |= {name: torch.tensor(values) for name, values in weights.items()}
+    with tempfile.TemporaryDirectory(dir=MODELS["folder"]) as folder:
+        shutil.copy(MODELS["folder"] / "config.json", folder)
+        save_file(stored, Path(folder) / FILE, metadata={"format": "pt"})
+        return _read(folder, MODELS["config"])[0].double().eval()
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {"load": load, "logits": logits}

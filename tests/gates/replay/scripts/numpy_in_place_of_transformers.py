@@ -15,15 +15,16 @@ VERSIONS = {"transformers": "0"}
 
 def load(*, folder: str) -> dict[str, Any]:
     model = read(Path(folder))
-    if model.config.content["model_type"] == "cohere":
+    if model.config.content["model_type"] == "lfm2":
         raise NotImplementedError("its files lack a weight")
     MODELS.append(model)
-    return {"names": list(model.modules.weights), "vocabulary": model.vocabulary}
+    return {"vocabulary": model.vocabulary}
 
 
 def logits(*, ids: np.ndarray, weights: dict[str, np.ndarray]) -> dict[str, Any]:
     (model,) = MODELS
-    whole = Model(model.config, model.family, Modules({**model.modules.weights, **weights}), model.vocabulary)
+    named = {**model.modules.weights, **model.family.named(model.config, weights)}
+    whole = Model(model.config, model.family, Modules(named), model.vocabulary)
     return {"logits": whole.logits(ids)}
 
 
