@@ -26,7 +26,8 @@ from gates_reference import tiny
 FAKE = Peer(Path(sys.executable), Path(__file__).parent / "scripts" / "numpy_in_place_of_transformers.py")
 LEAVES = ("lora_a", "lora_b")
 SMALL = {"loop": {"steps": 1, "evaluate_every_steps": 0}, "algorithm": {"settings": {"beta": 0.2}}}
-FAMILIES = ("olmo2", "granite", "phi3", "glm4", "helium", "stablelm", "smollm3", "hunyuan_v1_dense")
+FAMILIES = ("olmo2", "granite", "phi3", "glm4", "helium", "stablelm", "smollm3", "hunyuan_v1_dense", "exaone4")
+EXPERTS = ("qwen2_moe", "glm4_moe")
 
 
 @pytest.fixture
@@ -115,8 +116,9 @@ def test_the_command_names_what_makes_the_environment(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["lora", "dora"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "kind"), [*((family, "lora") for family in (*FAMILIES, *EXPERTS)), ("olmo2", "dora"), ("phi3", "dora")]
+)
 def test_families_that_numpy_lacks_hold(tmp_path: Path, family: str, kind: str) -> None:
     """The trainer's run on a family of mlx-lm is what transformers makes of it in float64."""
     made = environments.environment("transformers")

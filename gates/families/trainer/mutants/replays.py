@@ -130,6 +130,14 @@ advantages(
     "a sign that is put in twice",
     case="rloo-llama",
 )
+advantages(
+    "masked-rows-without-kl",
+    "engine.step:Engine._advantages",
+    f"{ROWS}:masked_rows_without_kl",
+    "completions that leave the loss have no KL in their reward, which the baseline of their group reads",
+    "one mask for the loss and for the reward",
+    case="rloo-llama",
+)
 log_probs(
     "reference-late-by-one",
     "logprobs:of_reference",
