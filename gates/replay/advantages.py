@@ -122,10 +122,9 @@ def _advantages(trace: Trace, step: Step, rewards: Array, settings: Mapping[str,
 
 def _penalties(step: Step, settings: Mapping[str, Any]) -> Array:
     """Return what lowers each total (R,): the KL in the reward, and the penalty of long completions."""
-    lengths = step.arrays["lengths"]
-    penalty = np.zeros(len(lengths))
-    if settings["kl_in_reward"] and settings["beta"]:
-        mask = np.arange(step.arrays["old"].shape[1]) < lengths[:, None]
+    penalty = np.zeros(len(step.lengths))
+    if settings["kl_in_reward"] and settings["beta"]:  # of all tokens, also of a completion that does not train
+        mask = np.arange(step.arrays["old"].shape[1]) < step.lengths[:, None]
         k1 = step.arrays["old"].astype(np.float64) - step.arrays["reference"]
         penalty += settings["beta"] * np.where(mask, k1, 0.0).sum(1)
     if settings.get("overlong_limit"):

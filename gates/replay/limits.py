@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gates.replay import advantages, gradient, log_probs, metrics, optimizer, rewards, rollouts
+from gates.replay import advantages, dropout, gradient, log_probs, metrics, optimizer, rewards, rollouts
 
 NATS = "a forward pass in float32 errs by up to 3e-5 nats on models of this size (reference/gates_reference/tiny.py), here by six times that"
 PREDECESSOR = "it is read from the trace, so that no rounding lies between"
@@ -22,6 +22,8 @@ EXACT: Mapping[str, str] = {
     advantages.ROUNDS: "a step rolls out again while it has too few groups, and no longer",
     log_probs.MASK: "a row trains on its own tokens, up to the one that ends it",
     log_probs.ROWS: PREDECESSOR,
+    dropout.REPEATED: "a draw is a function of step, update, micro-batch and layer",
+    log_probs.LACKING: "a ratio, a KL or a weight needs them",
     gradient.SPLIT: "each pass takes every row once, in micro-batches of the configured size",
     optimizer.KEPT: "adapters change in updates only",
     optimizer.LAYERS: "adapters are where they were configured",
@@ -38,6 +40,7 @@ DERIVED: Mapping[str, tuple[float, str]] = {
     log_probs.POLICY: (2e-4, NATS),
     log_probs.ENTROPY: (2e-4, NATS),
     log_probs.SAMPLER: (2e-5, "a log-prob of the sampler, up to 100 nats, is rounded to float32 once"),
+    dropout.KEPT: (6.5, "a binomial share is further away once in 10¹⁰"),
     rewards.RAW: (1e-12, "a handful of float64 operations on small numbers"),
     rewards.TOTAL: (1e-12, "a weighted sum of a few float64 numbers"),
     advantages.ADVANTAGE: (1e-5, "float32 rounds an advantage; of nearly equal rewards the deviation loses two digits"),
@@ -48,6 +51,7 @@ DERIVED: Mapping[str, tuple[float, str]] = {
     ),
     optimizer.RATE: (1e-6, "the rate is a float32 in the optimizer"),
     optimizer.NORM: (1e-5, "squares are summed in float32"),
+    optimizer.APPLIED: (1e-5, "the factor is a float32, and squares are summed in float32"),
     optimizer.STEPPED: (1.0, "the unit is the rounding of the step: 64 operations, and 1 − β₂ᵗ in float32"),
     metrics.NUMBER: (1e-5, "means of float32 numbers, in float64"),
 }

@@ -16,11 +16,12 @@ from gates.replay.trace import Update
 
 RATE = "error of a learning rate"
 NORM = "error of a gradient's norm"
+APPLIED = "error of a gradient's norm after the clip"
 STEPPED = "error of an adapter after an update, in its rounding"
 KEPT = "adapters that change between updates"
 LAYERS = "layers with an adapter that should have none, or the reverse"
 BEGIN = "adapters that are not neutral before the first update"
-QUANTITIES = (RATE, NORM, STEPPED, KEPT, LAYERS, BEGIN)
+QUANTITIES = (RATE, NORM, APPLIED, STEPPED, KEPT, LAYERS, BEGIN)
 U = 2.0**-24  # of float32
 ROUNDINGS = 64  # of float32 in a step of Adam and in its moments
 BLOCK = re.compile(r"\.layers\.(\d+)\.")
@@ -93,6 +94,8 @@ def _stepped(update: Update, optimizer: Any, rate: float, settings: Mapping[str,
     found.distance(NORM, np.array(got), np.array(norm), update.name, scale=max(norm, 1e-30))
     limit = settings["max_gradient_norm"]
     factor = min(1.0, limit / norm) if limit not in (None, "off") and norm else 1.0
+    applied = np.array(update.facts.get("applied_norm", math.nan))
+    found.distance(APPLIED, applied, np.array(norm * factor), update.name, scale=max(norm * factor, 1e-30))
     optimizer.begin()
     for name, before in update.before.items():
         want = optimizer.step(name, before.astype(np.float64), gradient[name] * factor, rate)

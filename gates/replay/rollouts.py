@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gates.model import Array
-from gates.replay.forward.model import Model
+from gates.replay.forward.language_model import LanguageModel
 from gates.replay.measure import Measures
 from gates.replay.run import Run
 from gates.replay.trace import Rollout, Trace
@@ -150,7 +150,7 @@ def _ends(rollout: Rollout, run: Run, where: str, found: Measures) -> None:
         found.count(ENDS, int(not right or past), f"{where}, row {row + 1}: {length} tokens, the first end at {first}")
 
 
-def _drawn(rollout: Rollout, model: Model, where: str, found: Measures) -> None:
+def _drawn(rollout: Rollout, model: LanguageModel, where: str, found: Measures) -> None:
     """Compare tokens and recorded log-probs with the distribution at each position."""
     asked = dict(rollout.asked or {})
     size = rollout.group_size

@@ -12,9 +12,11 @@ import numpy as np
 
 from gates.model import Array
 from gates.replay import trace
-from gates.replay.forward.model import Model, load
+from gates.replay.forward.errors import UnsupportedError
+from gates.replay.forward.language_model import LanguageModel
+from gates.replay.forward.model import load
 from gates.replay.forward.scores import log_probs
-from gates.replay.trace import Step, Trace
+from gates.replay.trace import Step, Trace, Update
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Run:
 
     trace: Trace
     folder: Path
-    base: Model
+    base: LanguageModel
     rows: Sequence[Mapping[str, Any]] | None = None
     users: Mapping[str, Callable[[str, Mapping[str, Any]], float]] = field(default_factory=dict)
 
@@ -49,17 +51,46 @@ class Run:
 
     @property
     def dropout(self) -> bool:
-        """Whether passes of updates have drawn masks, which this package does not draw."""
+        """Whether passes of updates have masks, which are drawn and stand in the trace."""
         return bool(self.trace.config["adapter"]["dropout"])
 
-    def model(self, adapters: Mapping[str, Array], norms: Mapping[str, Array] | None = None) -> Model:
-        """Return the model with these adapters; `norms` as in `Model.adapted`."""
+    def model(
+        self,
+        adapters: Mapping[str, Array],
+        norms: Mapping[str, Array] | None = None,
+        factors: Mapping[str, Array] | None = None,
+    ) -> LanguageModel:
+        """Return the model with these adapters; `norms` and `factors` as in `forward.Model.adapted`."""
         if not adapters:
             return self.base
         settings = self.trace.config["adapter"]
-        return self.base.adapted(adapters, kind=settings["kind"], scale=settings["scale"], norms=norms)
+        kind, scale = settings["kind"], settings["scale"]
+        return self.base.adapted(adapters, kind=kind, scale=scale, norms=norms, factors=factors)
 
-    def scores(self, model: Model, step: Step, rows: Array, lengths: Array, width: int) -> tuple[Array, Array]:
+    def update_scores(
+        self, step: Step, update: Update, adapters: Mapping[str, Array], lengths: Array, width: int
+    ) -> tuple[Array, Array]:
+        """Return log-probs and entropies (B, T) of an update's rows by other adapters, with the norms and the masks of the update.
+
+        Raises:
+            UnsupportedError: the masks do not fit the forward pass.
+        """
+        if not self.dropout:
+            return self.scores(self.model(adapters, update.before), step, update.rows, lengths, width)
+        kept = 1.0 - self.trace.config["adapter"]["dropout"]
+        ends = np.cumsum(update.facts["micro_batches"])
+        scored = []
+        for start, end, masks in zip([0, *ends[:-1]], ends, update.masks, strict=True):
+            if not lengths[start:end].any():  # no forward pass, so no masks
+                scored.append((np.zeros((end - start, width)),) * 2)
+                continue
+            factors = {name: mask / kept for name, mask in masks.items()}
+            model = self.model(adapters, update.before, factors)
+            scored.append(self.scores(model, step, update.rows[start:end], lengths[start:end], width))
+        values, entropies = zip(*scored, strict=True)
+        return np.concatenate(values), np.concatenate(entropies)
+
+    def scores(self, model: LanguageModel, step: Step, rows: Array, lengths: Array, width: int) -> tuple[Array, Array]:
         """Return log-probs and entropies (B, T) in nats of the first tokens of a step's rows, 0 past `lengths` (B,)."""
         tokens = step.arrays["tokens"][rows]
         completions = [row[:length] for row, length in zip(tokens, lengths, strict=True)]
@@ -75,15 +106,40 @@ class Run:
         ended = [row[n - 1] in self.end_ids for row, n in zip(tokens, step.lengths, strict=True)]
         return np.where(ended, step.lengths, 0)
 
+    def scored(self, step: Step) -> Array:
+        """Return the number of tokens (R,) of each row whose old and reference log-probs a step needs.
 
-def load_run(folder: Path, model: Path) -> Run:
-    """Read a run's trace from the run's folder, and the model that it trained.
+        A KL in the reward is that of the whole completion, also of one that does not train.
+        """
+        return step.lengths if self.kl_in_reward else self.trained(step)
+
+    @property
+    def kl_in_reward(self) -> bool:
+        """Whether the KL lowers the reward."""
+        return bool(self.trace.settings.get("kl_in_reward") and self.trace.settings.get("beta"))
+
+
+def load_run(folder: Path, model: Path, otherwise: Callable[[Path], LanguageModel] | None = None) -> Run:
+    """Read a run's trace from the run's folder, and the model that it trained, by `otherwise` if NumPy lacks its family.
 
     Raises:
         ConfigurationError: there is no trace, or a file is torn.
         UnsupportedError: the model's family has no forward pass here.
     """
-    return Run(trace.load(folder), model, load(model))
+    return Run(trace.load(folder), model, _model(model, otherwise))
+
+
+def _model(folder: Path, otherwise: Callable[[Path], LanguageModel] | None) -> LanguageModel:
+    try:
+        return load(folder)
+    except UnsupportedError as error:
+        if otherwise is None:
+            raise
+        reason = str(error)
+    try:
+        return otherwise(folder)
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{reason}; {error}") from None
 
 
 def _wide(rows: Sequence[Array], width: int) -> Array:

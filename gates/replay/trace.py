@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -68,10 +69,12 @@ class Update:
     """One optimizer step on B rows of T slots.
 
     Attributes:
-        facts: its numbers: loss, loss_policy, loss_kl, loss_entropy, gradient_norm, skipped, micro_batches.
+        facts: its numbers: loss, loss_policy, loss_kl, loss_entropy, gradient_norm, applied_norm (after the clip), skipped,
+            micro_batches.
         arrays: `policy`, `mask`, `advantages`, `groups`, and where they were used `old`, `reference`, `sampling`, `entropy`.
         rows: (B,) the rows of the step.
         before: adapters by name; `after` and `gradient`, the sum over micro-batches before the clip, likewise.
+        masks: for each micro-batch, by the path of the layer, which elements of an adapter's input its dropout keeps.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Update:
     before: Mapping[str, Array]
     after: Mapping[str, Array]
     gradient: Mapping[str, Array]
+    masks: Sequence[Mapping[str, Array]] = ()
 
 
 @dataclass(frozen=True)
@@ -284,5 +288,14 @@ def _update(path: Path) -> Update:
     arrays, facts = _file(path)
     parts = {kind: _under(arrays, f"{kind}.") for kind in ("before", "after", "gradient")}
     known = {name for kind, part in parts.items() for name in (f"{kind}.{leaf}" for leaf in part)}
-    own = {name: values for name, values in arrays.items() if name not in known}
-    return Update(path.stem, facts, own, own.pop("rows"), **parts)
+    own = {name: values for name, values in arrays.items() if name not in known and not name.startswith("mask.")}
+    masks = [_unpacked(_under(arrays, f"mask.{n}."), shapes) for n, shapes in enumerate(facts.get("mask_shapes", ()))]
+    return Update(path.stem, facts, own, own.pop("rows"), **parts, masks=masks)
+
+
+def _unpacked(arrays: Mapping[str, Array], shapes: Mapping[str, Sequence[int]]) -> dict[str, Array]:
+    """Return masks from their bits."""
+    return {
+        name: np.unpackbits(bits, count=math.prod(shapes[name])).reshape(shapes[name]) > 0
+        for name, bits in arrays.items()
+    }

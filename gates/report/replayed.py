@@ -50,7 +50,8 @@ def record(run: Run, results: Results) -> dict[str, Any]:
         }
         for name, found in results.items()
     ]
-    return {"run": str(run.trace.folder), **_counts(run), "stages": stages, "exit_code": int(exit_code(results))}
+    run_facts = {"run": str(run.trace.folder), "computed_by": run.base.computed_by}
+    return {**run_facts, **_counts(run), "stages": stages, "exit_code": int(exit_code(results))}
 
 
 def _counts(run: Run) -> dict[str, int]:
@@ -67,8 +68,9 @@ def _counts(run: Run) -> dict[str, int]:
 def lines(run: Run, results: Results, width: int, seconds: float) -> list[Text]:
     """Return the screen: a line for each stage, what does not hold with its numbers, the exit code last."""
     counts = ", ".join(f"{number:,} {name}" for name, number in _counts(run).items())
+    how = "" if run.base.computed_by.startswith("NumPy") else f" by {run.base.computed_by}"
     screen = [
-        Text(f"{one_line(run.trace.folder.name)} · replayed in float64: {counts} ({seconds:.1f} s)", style="bold")
+        Text(f"{one_line(run.trace.folder.name)} · replayed in float64{how}: {counts} ({seconds:.1f} s)", style="bold")
     ]
     for name, found in results.items():
         wrong = failing(found)

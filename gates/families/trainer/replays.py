@@ -229,12 +229,13 @@ CASES = (
     _case(
         "rloo-llama",
         {
-            "algorithm": _algorithm("rloo", {"beta": 0.3}),
+            "algorithm": _algorithm("rloo", {"beta": 0.3, "mask_truncated_completions": True}),
             "rollout": {"top_p": 0.9, "temperature": 0.8, "order": "mlx-lm"},
             "optimizer": {"name": "sgd", "momentum": 0.9, "weight_decay": 0.1, "learning_rate": 0.1},
             "loop": {"micro_batch_rows": 5},
         },
         family="llama",
+        ends=True,
         label="llama",
     ),
     _case(

@@ -14,6 +14,7 @@ import numpy as np
 
 from gates.errors import ConfigurationError
 from gates.replay.forward.arrays import Array
+from gates.replay.forward.errors import UnsupportedError
 from gates.replay.forward.products import product
 
 KINDS: Final = ("lora", "dora")
@@ -26,16 +27,26 @@ TABLE: Final = "embed_tokens"
 class Adapter:
     """An adapter on a module.
 
-    `gain` is DoRA's m / ‖W + scale · B A‖, one number for each row of the weight, and None for LoRA.
+    `gain` is DoRA's m / ‖W + scale · B A‖, one number for each row of the weight, and None for LoRA. `factor` multiplies the input of
+    A, of which dropout makes 0 or 1 / (1 − p); None without dropout.
     """
 
     a: Array
     b: Array
     scale: float
     gain: Array | None = None
+    factor: Array | None = None
 
     def linear(self, x: Array, plain: Array) -> Array:
-        """Return the output for inputs x (…, inputs), of which the weight alone makes `plain`."""
+        """Return the output for inputs x (…, inputs), of which the weight alone makes `plain`.
+
+        Raises:
+            UnsupportedError: dropout was drawn for an input of another size.
+        """
+        if self.factor is not None:
+            if self.factor.size != x.size:
+                raise UnsupportedError(f"masks of shape {self.factor.shape} were drawn for an input of shape {x.shape}")
+            x = x * self.factor.reshape(x.shape)
         return self._rescaled(plain + self.scale * product(product(x, self.a), self.b))
 
     def expert(self, number: int, x: Array, plain: Array) -> Array:
@@ -51,6 +62,15 @@ class Adapter:
         """Return the logits of a tied head for x (…, width), which are `plain` with the table alone."""
         return self._rescaled(plain + self.scale * product(product(x, self.b.T), self.a.T))
 
+    def merged(self, path: str, weight: Array) -> Array:
+        """Return the weight of the module at a path with the adapter in it."""
+        if self.a.ndim == 3:
+            delta = np.einsum("eor,eri->eoi", self.b, self.a)
+        else:
+            delta = self.a @ self.b if path.endswith(TABLE) else (self.a @ self.b).T
+        whole = np.asarray(weight + self.scale * delta)
+        return whole if self.gain is None else np.asarray(self.gain[:, None] * whole)
+
     def _rescaled(self, y: Array) -> Array:
         return y if self.gain is None else self.gain * y
 
@@ -62,10 +82,15 @@ def collect(
     kind: str,
     scale: float,
     norms: Mapping[str, Array] | None = None,
+    factors: Mapping[str, Array] | None = None,
 ) -> dict[str, Adapter]:
-    """Return the adapters by the path of their module; `norms` are the adapters of DoRA's denominators, if others.
+    """Return the adapters by the path of their module.
+
+    `norms` are the adapters of DoRA's denominators, if others. `factors` multiply the inputs of adapters, as dropout does; embeddings
+    have none.
 
     Raises:
+        UnsupportedError: there are factors, but not for this layer, or it is a stack of experts.
         ConfigurationError: the kind is unknown, or the names or shapes are not those of adapters on these weights.
     """
     if kind not in KINDS:
@@ -84,8 +109,15 @@ def collect(
         if kind == "dora":
             source = norms if norms is not None else arrays
             gain = leaves["m"] / _row_norms(path, weights, source, scale)
-        found[path] = Adapter(a, b, float(scale), gain)
+        factor = None if factors is None or path.endswith(TABLE) else _factor(path, a, factors)
+        found[path] = Adapter(a, b, float(scale), gain, factor)
     return found
+
+
+def _factor(path: str, a: Array, factors: Mapping[str, Array]) -> Array:
+    if a.ndim == 3 or path not in factors:
+        raise UnsupportedError(f"{path} is a stack of experts" if a.ndim == 3 else f"{path} has no mask")
+    return factors[path]
 
 
 def _require_shapes(path: str, leaves: Mapping[str, Array], weights: Mapping[str, Array]) -> None:

@@ -18,6 +18,12 @@ from gates.replay.forward.modules import Modules
 CONVOLUTIONS = ("conv1d.weight", "conv.conv.weight")  # weights that are no matrix
 
 
+def linear_layers(weights: Mapping[str, Array]) -> list[str]:
+    """Return the paths of weights that are a matrix or a stack of matrices."""
+    matrices = [name for name, weight in weights.items() if name.endswith(".weight") and weight.ndim > 1]
+    return [name.removesuffix(".weight") for name in matrices if not name.endswith(CONVOLUTIONS)]
+
+
 @dataclass(frozen=True, slots=True)
 class Model:
     """A causal language model: row b, position t of its logits depends on ids[b, : t + 1] only."""
@@ -28,12 +34,17 @@ class Model:
     vocabulary: int
 
     @property
+    def computed_by(self) -> str:
+        """The program that computes the logits."""
+        return f"NumPy {np.__version__}"
+
+    def close(self) -> None:
+        """Do nothing: the model holds memory alone."""
+
+    @property
     def linear_layers(self) -> list[str]:
         """The paths of layers that multiply by a matrix or a stack of matrices, embeddings included."""
-        matrices = [
-            name for name, weight in self.modules.weights.items() if name.endswith(".weight") and weight.ndim > 1
-        ]
-        return [name.removesuffix(".weight") for name in matrices if not name.endswith(CONVOLUTIONS)]
+        return linear_layers(self.modules.weights)
 
     def adapted(
         self,
@@ -42,17 +53,20 @@ class Model:
         kind: str,
         scale: float,
         norms: Mapping[str, Array] | None = None,
+        factors: Mapping[str, Array] | None = None,
     ) -> "Model":
         """Return the model with low-rank adapters, by the names and shapes of mlx-lm's adapters.safetensors.
 
         The base is shared, not copied. DoRA's denominators ‖W + scale · B A‖ are those of the adapters `norms`, by default of
         `arrays`: in gradients the paper (section 4.3) holds them constant, so a difference quotient that is to agree with a
-        trainer's gradient passes the adapters between the two points.
+        trainer's gradient passes the adapters between the two points. `factors` by the path of a layer multiply what its adapter reads, as
+        dropout does.
 
         Raises:
+            UnsupportedError: there are factors, but not for one of the layers, or it is a stack of experts.
             ConfigurationError: the names or shapes are not those of adapters on this model.
         """
-        found = adapters.collect(arrays, self.modules.weights, kind=kind, scale=scale, norms=norms)
+        found = adapters.collect(arrays, self.modules.weights, kind=kind, scale=scale, norms=norms, factors=factors)
         return replace(self, modules=replace(self.modules, adapters=found))
 
     def hidden(self, ids: npt.ArrayLike) -> Array:

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from gates.replay.forward.arrays import Array, Ids
-from gates.replay.forward.model import Model
+from gates.replay.forward.language_model import LanguageModel
 
 ELEMENTS: Final = 1 << 22
 """The most logits that are held at a time: 32 MiB."""
 
 
 def log_probs(
-    model: Model, prompts: Sequence[npt.ArrayLike], completions: Sequence[npt.ArrayLike], temperature: float
+    model: LanguageModel, prompts: Sequence[npt.ArrayLike], completions: Sequence[npt.ArrayLike], temperature: float
 ) -> tuple[list[Array], list[Array]]:
     """Return log-probs and entropies in nats of each token of each completion, two lists of arrays (n,).
 
@@ -55,7 +55,7 @@ def _padded(firsts: Sequence[Ids], lasts: Sequence[Ids]) -> Ids:
     return ids
 
 
-def _scored(model: Model, hidden: Array, targets: Ids, temperature: float) -> tuple[Array, Array]:
+def _scored(model: LanguageModel, hidden: Array, targets: Ids, temperature: float) -> tuple[Array, Array]:
     """Return log-probs and entropies (N,) of targets (N,) at hidden states (N, width), a piece of the logits at a time."""
     step = max(1, ELEMENTS // model.vocabulary)
     pieces = [

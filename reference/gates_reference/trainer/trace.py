@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from gates_reference.trainer import recorded, storage
+from gates_reference.trainer.adapters import dropout
 from gates_reference.trainer.algorithms import protocol
 from gates_reference.trainer.checkpoint import layout
 from gates_reference.trainer.config.read import Config
@@ -175,6 +176,8 @@ class Trace(Observer):
         self.rollouts, self.rows = Rollouts(), Arrays()
         self.settings: dict[str, str] = {}
         self.parts: list[tuple[Inputs, protocol.MicroBatch, protocol.StepTotals]] = []
+        self.model: Any = None
+        self.masks: list[Arrays] = []
         self.updates = 0
         self.adapters: Arrays = {}
 
@@ -191,7 +194,7 @@ class Trace(Observer):
         advantages: NDArray[np.float32],
     ) -> None:
         """Keep the rows that train, their totals and advantages, and the log-probs that stay the same in all updates."""
-        self.number = number
+        self.number, self.model = number, model
         rows = len(generation.lengths)
         self.settings = recorded.of_advantages(self.algorithm)
         totals = generation.rewards.total()
@@ -211,27 +214,33 @@ class Trace(Observer):
         self.adapters = _adapters(model)
 
     def scored(self, inputs: Inputs, batch: protocol.MicroBatch, totals: protocol.StepTotals) -> None:
-        """Keep a micro-batch until its step is done."""
+        """Keep a micro-batch, and the masks of its dropout, until its step is done."""
         self.parts.append((inputs, batch, totals))
+        self.masks.append(dict(dropout.masks(self.model)) if self.config.adapter.dropout else {})
 
     def updated(self, model: Any, update: Update, gradient: Any) -> None:
         """Write an optimizer step."""
         self.updates += 1
         parts, self.parts = self.parts, []
+        masks, self.masks = self.masks, []
         before, self.adapters = self.adapters, _adapters(model)
         arrays, settings = _loss(self.algorithm, self.config, parts, update)
         arrays[f"{OWN}rows"] = np.concatenate([inputs.rows for inputs, _, _ in parts])
         for kind, values in (("before", before), ("after", self.adapters), ("gradient", _flat(gradient))):
             arrays |= {f"{OWN}{kind}.{name}": value for name, value in values.items()}
+        for number, part in enumerate(masks):
+            arrays |= {f"{OWN}mask.{number}.{name}": np.packbits(mask) for name, mask in part.items()}
         facts = {
             "step": self.number,
             "update": self.updates,
+            "mask_shapes": [{name: list(mask.shape) for name, mask in part.items()} for part in masks],
             "micro_batches": [len(inputs.rows) for inputs, _, _ in parts],
             "loss": update.loss,
             "loss_policy": update.policy,
             "loss_kl": update.kl,
             "loss_entropy": update.entropy,
             "gradient_norm": update.gradient_norm,
+            "applied_norm": update.applied_norm,
             "skipped": update.skipped,
         }
         write(self._file(f"-update-{self.updates:02d}"), arrays, settings, facts)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from replayed_runs import failing, model_of, traced
 from safetensors import safe_open
 from typer.testing import CliRunner
 
@@ -16,9 +17,6 @@ from gates.families.trainer import replay_factors, replays
 from gates.replay import rewards
 from gates.replay.run import load_run
 from gates.replay.stages import STAGES
-from gates.report import replayed
-from gates.subjects.mlx_trainer import run as subject
-from gates_reference import tiny
 from gates_reference.trainer import trace
 
 SETTINGS: dict[str, Any] = {
@@ -28,29 +26,15 @@ SETTINGS: dict[str, Any] = {
 Arrays = dict[str, Any]
 
 
-def traced(folder: Path, changes: dict[str, Any], model: dict[str, Any] | None = None) -> Path:
-    """Train a run of the gates' size with these changes, and return its folder."""
-    subject.traced_run(
-        model={"path": str(tiny.build(model or dict(replays.SMALL)))},
-        tables=replays.tables(changes, 7),
-        folder=str(folder),
-        stops=[],
-    )
-    return folder
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return traced(tmp_path_factory.mktemp("replay") / "run", SETTINGS)
 
 
-def failing(folder: Path) -> dict[str, list[str]]:
-    run = load_run(folder, Path(json.loads((folder / "trace" / "run.json").read_text())["model"]))
-    return {name: wrong for name, stage in STAGES.items() if (wrong := replayed.failing(stage(run)))}
-
-
-def changed(folder: Path, to: Path, name: str, change: Callable[[Arrays], None]) -> Path:
-    """Copy a run with one file of its trace changed."""
+def changed(
+    folder: Path, to: Path, name: str, change: Callable[[Arrays], None], facts: dict[str, Any] | None = None
+) -> Path:
+    """Copy a run with one file of its trace changed: its arrays, and these of its facts."""
     shutil.copytree(folder, to)
     path = to / "trace" / name
     with safe_open(path, framework="np") as file:
@@ -58,7 +42,7 @@ def changed(folder: Path, to: Path, name: str, change: Callable[[Arrays], None])
         metadata = dict(file.metadata())
     change(arrays)
     settings = {key: value for key, value in metadata.items() if key not in ("recorded_step", "trace")}
-    trace.write(path, arrays, settings, json.loads(metadata["trace"]))
+    trace.write(path, arrays, settings, json.loads(metadata["trace"]) | (facts or {}))
     return to
 
 
@@ -91,6 +75,18 @@ def test_the_first_stage_that_fails_is_the_changed_one(
     assert next(iter(failing(changed(folder, tmp_path / "run", name, change)))) == stage
 
 
+def test_the_norm_after_the_clip_is_compared(tmp_path: Path) -> None:
+    """A trace has the norm of what the optimizer was given; that before the clip in its place fails the optimizer's stage."""
+    run = traced(tmp_path / "run", {"optimizer": {"max_gradient_norm": 0.01}, "loop": {"steps": 1}})
+    assert failing(run) == {}
+    (update,) = load_run(run, model_of(run)).trace.steps[0].updates
+    assert update.facts["applied_norm"] == pytest.approx(0.01, rel=1e-5)
+    assert update.facts["gradient_norm"] > 0.02
+    facts = {"applied_norm": update.facts["gradient_norm"]}
+    wrong = failing(changed(run, tmp_path / "changed", FIRST, lambda _: None, facts))
+    assert wrong == {"optimizer": ["error of a gradient's norm after the clip"]}
+
+
 def test_a_whole_run_holds(folder: Path) -> None:
     result = CliRunner().invoke(app, ["trainer", "replay", str(folder)])
     assert result.exit_code == 0, result.output
@@ -99,6 +95,82 @@ def test_a_whole_run_holds(folder: Path) -> None:
     assert [stage["stage"] for stage in document["stages"]] == list(STAGES)
     assert document["steps"] == 2
     assert all(quantity["because"] for stage in document["stages"] for quantity in stage["quantities"])
+
+
+TRUNCATED = {
+    "algorithm": {"name": "rloo", "settings": {"beta": 0.5, "mask_truncated_completions": True}},
+    "rollout": {"max_tokens": 5, "stop_ids": replays.ENDS},
+    "loop": {"steps": 3, "micro_batch_rows": 5},
+}
+
+
+def test_truncated_completions_have_the_kl_of_all_their_tokens_in_their_reward(tmp_path: Path) -> None:
+    """They leave the loss, not the baseline of their group: the advantages of the others depend on their reward."""
+    run = traced(tmp_path / "run", TRUNCATED)
+    assert failing(run) == {}
+    replay = load_run(run, model_of(run))
+    step = replay.trace.steps[-1]
+    masked = np.flatnonzero(replay.trained(step) < step.lengths)
+    assert 0 < len(masked) < len(step.lengths)
+    old, reference = (step.arrays[name].astype(np.float64) for name in ("old", "reference"))
+    kl = np.array([(old[row] - reference[row])[:length].sum() for row, length in enumerate(step.lengths)])
+    assert np.abs(kl[masked]).min() > 1e-4
+    rewards = (step.arrays["totals"] - 0.5 * kl).reshape(-1, 4)
+    others = (rewards.sum(1, keepdims=True) - rewards) / 3
+    assert np.abs(step.arrays["advantages"] - (rewards - others).reshape(-1)).max() < 1e-5
+
+
+CORRECTED = {
+    "adapter": {"dropout": 0.4, "b_std": 0.3},
+    "algorithm": {"name": "grpo", "settings": {"correction": "tis", "correction_high": 1.5}},
+    "loop": {"steps": 2, "micro_batch_rows": 5},
+}
+
+
+def test_weights_of_a_correction_have_no_dropout(tmp_path: Path) -> None:
+    """One update of a rollout: the weights compare the policy without masks with the sampler, which are one policy here."""
+    run = traced(tmp_path / "run", CORRECTED)
+    assert failing(run) == {}
+    for step in load_run(run, model_of(run)).trace.steps:
+        live = np.arange(step.arrays["old"].shape[1]) < step.lengths[:, None]
+        assert np.abs(step.arrays["old"] - step.arrays["sampling"])[live].max() < 1e-4
+        (update,) = step.updates
+        assert np.abs(update.arrays["policy"] - update.arrays["old"])[live].max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_updates_with_dropout_are_replayed_with_their_masks(tmp_path: Path, kind: str) -> None:
+    """The trace holds the masks; log-probs and gradient are those of the forward pass with them, and of no other masks."""
+    changes = {
+        "adapter": {"kind": kind, "dropout": 0.3, "b_std": 0.2, "embeddings": True},
+        "loop": {"steps": 1, "micro_batch_rows": 5},
+    }
+    run = traced(tmp_path / "run", changes)
+    replay = load_run(run, model_of(run))
+    measured = {name: stage(replay) for name, stage in STAGES.items()}
+    assert failing(run) == {}
+    assert [found.left_out for found in measured.values() if found.left_out] == []
+    mask = "trace.mask.1.model.layers.0.self_attn.o_proj"
+    wrong = failing(changed(run, tmp_path / "rolled", FIRST, rolled(mask)))
+    assert wrong["log-probs"] == ["error of the policy's log-probs in nats"]
+    assert "error of a gradient along a direction, in its norm" in wrong["gradient"]
+
+    def repeated(arrays: Arrays) -> None:
+        arrays[mask] = arrays["trace.mask.0.model.layers.0.self_attn.o_proj"]
+
+    assert (
+        "masks of dropout that were used before"
+        in failing(changed(run, tmp_path / "again", FIRST, repeated))["log-probs"]
+    )
+
+
+def test_dropout_of_experts_is_left_out(tmp_path: Path) -> None:
+    """Masks of a stack of experts are drawn for its inputs in the order of the experts; that is said, and nothing fails."""
+    changes = {"adapter": {"dropout": 0.3}, "loop": {"steps": 1, "evaluate_every_steps": 0}}
+    run = traced(tmp_path / "run", changes, {"family": "qwen3_moe", "seed": 11, "vocab": 272})
+    assert failing(run) == {}
+    (reason,) = STAGES["gradient"](load_run(run, model_of(run))).left_out
+    assert "is a stack of experts" in reason
 
 
 def test_a_wrong_number_is_shown(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ import runs
 from pydantic import BaseModel
 
 from gates_reference.trainer.config import functions, read, sections
-from gates_reference.trainer.config.errors import TrainerError
+from gates_reference.trainer.config.errors import ConfigurationError, TrainerError
 from gates_reference.trainer.metrics import callbacks
 
 ONE = {"loop": {"steps": 1, "evaluate_every_steps": 0}}
@@ -228,6 +229,37 @@ def test_adapters_can_be_started_from(tmp_path: Path) -> None:
     assert SEEN["start"](tmp_path / "b") == SEEN["adapters"](tmp_path / "a") != SEEN["start"](tmp_path / "a")
     with pytest.raises(TrainerError, match="holds no adapters"):
         _run(tmp_path / "c", {**saved, "model": {"adapter_path": str(tmp_path / "none")}})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("rank", 4, r"adapters of rank 2, and adapter\.rank is 4; set adapter\.rank = 2"),
+        ("scale", 5.0, r"adapters of scale 2\.0, and adapter\.scale is 5\.0; set adapter\.scale = 2\.0"),
+        ("kind", "dora", r"adapters of kind 'lora', and adapter\.kind is 'dora'; set adapter\.kind = \"lora\""),
+        ("layers", 1, r"adapters in blocks \[0, 1\], and adapter\.layers = 1 puts them into \[1\]"),
+    ],
+)
+def test_adapters_of_other_settings_are_refused(
+    tmp_path: Path, plain: Callable[..., Path], key: str, value: Any, words: str
+) -> None:
+    """The values of a folder are those of one scale, rank, kind and number of layers; another one would be another policy."""
+    first = plain({}) / "checkpoints" / "step-00000001"
+    tables = {"model": {"adapter_path": str(first)}, "adapter": {"b_std": 0.0, key: value}}
+    with pytest.raises(ConfigurationError, match=words):
+        _run(tmp_path / "run", tables)
+
+
+def test_adapters_without_their_settings_are_refused(tmp_path: Path, plain: Callable[..., Path]) -> None:
+    """Without adapter_config.json nobody knows the scale."""
+    shutil.copytree(plain({}) / "checkpoints" / "step-00000001", tmp_path / "saved")
+    tables = {"model": {"adapter_path": str(tmp_path / "saved")}, "adapter": {"b_std": 0.0}}
+    (tmp_path / "saved" / "adapter_config.json").write_text('{"lora_parameters": {"rank": 2}}')
+    with pytest.raises(ConfigurationError, match=r"adapter_config\.json names no scale"):
+        _run(tmp_path / "run", tables)
+    (tmp_path / "saved" / "adapter_config.json").unlink()
+    with pytest.raises(ConfigurationError, match=r"has no adapter_config\.json"):
+        _run(tmp_path / "run", tables)
 
 
 def test_checkpointing_changes_no_number(tmp_path: Path, plain: Callable[..., Path]) -> None:

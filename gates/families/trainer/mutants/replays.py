@@ -130,6 +130,14 @@ advantages(
     "a sign that is put in twice",
     case="rloo-llama",
 )
+advantages(
+    "masked-rows-without-kl",
+    "engine.step:Engine._advantages",
+    f"{ROWS}:masked_rows_without_kl",
+    "completions that leave the loss have no KL in their reward, which the baseline of their group reads",
+    "one mask for the loss and for the reward",
+    case="rloo-llama",
+)
 log_probs(
     "reference-late-by-one",
     "logprobs:of_reference",
@@ -169,6 +177,22 @@ log_probs(
     "the entropy is that of temperature 1",
     "an entropy of raw logits",
     case="sapo-hybrid",
+)
+log_probs(
+    "dropout-not-divided",
+    "adapters.dropout:Dropout.__call__",
+    f"{UPDATES}:dropout_not_divided",
+    "dropout does not divide by the share of elements that it keeps",
+    "a mask that is multiplied in by hand",
+    case="best-of-n-dropout",
+)
+log_probs(
+    "masks-of-the-first-update",
+    "engine.step:Engine._dropout",
+    f"{UPDATES}:masks_of_the_first_update",
+    "each update of a step drops the same elements",
+    "a seed that is set once for a step",
+    case="best-of-n-dropout",
 )
 gradient(
     "last-micro-batch-lost",
@@ -264,6 +288,14 @@ optimizer(
     f"{UPDATES}:no_clip",
     "the norm of the gradient is measured and not clipped",
     "a clip whose result is not used",
+    case="grpo-kl-resumed",
+)
+optimizer(
+    "norm-after-the-clip-unclipped",
+    "engine.step:Engine._apply",
+    f"{UPDATES}:norm_before_as_after",
+    "the gradient is clipped, and the norm that is recorded as the clipped one is that before",
+    "one variable for both norms",
     case="grpo-kl-resumed",
 )
 optimizer(

@@ -92,6 +92,19 @@ def penalty_added(original: Fn, rewards: Any, settings: Any, *, old_kl: Any) -> 
 
 
 @mutation
+def masked_rows_without_kl(original: Fn, self: Any, generation: Any, steps: Any) -> Any:
+    """Take the KL of completions with an end token alone."""
+    every = [inputs for step in steps for inputs in step.micro_batches]
+    batches = [inputs.batch for inputs in every]
+    for inputs, batch in zip(every, batches, strict=True):
+        inputs.batch = replace(batch, lengths=np.where(generation.ended[inputs.rows], batch.lengths, 0))
+    made = original(self, generation, steps)
+    for inputs, batch in zip(every, batches, strict=True):
+        inputs.batch = batch
+    return made
+
+
+@mutation
 def late_by_one(original: Fn, *arguments: Any, **keywords: Any) -> Any:
     """Read the log-probs of the reference one slot late."""
     return mx.roll(original(*arguments, **keywords), 1, 1)

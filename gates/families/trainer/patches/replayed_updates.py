@@ -42,6 +42,27 @@ def no_clip(original: Fn, gradient: Any, norm: float, limit: Any) -> Any:
 
 
 @mutation
+def norm_before_as_after(original: Fn, self: Any, gradient: Any, norm: float) -> float:
+    """Clip, and return the norm before."""
+    original(self, gradient, norm)
+    return norm
+
+
+@mutation
+def dropout_not_divided(original: Fn, self: Any, x: Any) -> Any:
+    """Drop elements, and leave the others as they are."""
+    y = original(self, x)
+    return y if y is x else y * (1.0 - self.p)
+
+
+@mutation
+def masks_of_the_first_update(original: Fn, self: Any, number: int, update: int, inputs: Any) -> Any:
+    """Draw the masks of a step's first update for each of its updates."""
+    del update
+    return original(self, number, 0, inputs)
+
+
+@mutation
 def entropy_lowered(original: Fn, *arguments: Any) -> Any:
     """Add the entropy to the loss instead of subtracting it."""
     return -original(*arguments)

@@ -14,6 +14,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 from mlx import nn
+from numpy.typing import NDArray
 
 
 class Dropout(nn.Module):
@@ -24,17 +25,26 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = p
         self._key: mx.array | None = None
+        self._shape: tuple[int, ...] | None = None
 
     def __call__(self, x: mx.array) -> mx.array:
         """Return x of any shape with elements dropped and the others divided by 1 - p."""
         if self._key is None:
             return x
+        self._shape = x.shape
         kept = mx.random.bernoulli(1.0 - self.p, x.shape, key=self._key)
         return mx.where(kept, x * (1.0 / (1.0 - self.p)), mx.zeros((), x.dtype))
 
     def use(self, key: mx.array | None) -> None:
         """Draw masks by this key from now on; None switches dropout off."""
         self._key = key
+        self._shape = None
+
+    def mask(self) -> mx.array | None:
+        """Return which elements of the last input are kept by the key in use, drawn again; None if there was no input."""
+        if self._key is None or self._shape is None:
+            return None
+        return mx.random.bernoulli(1.0 - self.p, self._shape, key=self._key)
 
 
 @contextlib.contextmanager
@@ -49,3 +59,10 @@ def drawn(model: Any, *numbers: int) -> Iterator[None]:
     finally:
         for _, module in modules:
             module.use(None)
+
+
+def masks(model: Any) -> dict[str, NDArray[np.bool_]]:
+    """Return by the path of its layer which elements of an adapter's input are kept; to be called inside `drawn`."""
+    modules = [(name, module) for name, module in model.named_modules() if isinstance(module, Dropout)]
+    drawn_again = {name.removesuffix(".dropout"): module.mask() for name, module in modules}
+    return {name: np.array(mask) for name, mask in drawn_again.items() if mask is not None}

@@ -43,8 +43,9 @@ class Model(Section):
     warmup: Warmup | None = None
     """Supervised steps of the tiny model, `{}` for the default ones; without it the weights are random."""
     adapter_path: str | None = None
-    """A folder with adapters to start from. The reference policy of a KL or of DPO is the model without them. To use the starting
-    policy as the reference (DPO's pi_SFT), merge the adapters first (`output.fused`) and use that folder as `path`."""
+    """A folder with adapters to start from, whose kind, rank, scale and blocks must be those of [adapter]. The reference policy of a KL
+    or of DPO is the model without them. To use the starting policy as the reference (DPO's pi_SFT), merge the adapters first
+    (`output.fused`) and use that folder as `path`."""
     checkpoint_layers: bool = False
     """Gradient checkpointing: activations are computed twice and kept for one layer at a time."""
 

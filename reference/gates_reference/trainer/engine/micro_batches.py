@@ -1,5 +1,6 @@
 """Split a generation into optimizer steps, and each step into micro-batches that share the step's denominators."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,7 +53,7 @@ def _packed(generation: Generation, rows: NDArray[np.int64], width: int) -> logp
 def without_truncated(generation: Generation) -> Generation:
     """Return the generation with no token in the rows of truncated completions, which have no end token.
 
-    Their rewards, and so the advantages of their groups, stay. Source: TRL's `mask_truncated_completions`.
+    Their rewards with a KL in them, and so the advantages of their groups, stay. Source: TRL's `mask_truncated_completions`.
     """
     return replace(generation, lengths=np.where(generation.ended, generation.lengths, 0))
 
@@ -85,6 +86,20 @@ def cut(generation: Generation, minibatches: int, micro_batch_rows: int, max_len
         )
         steps.append(Step(inputs, totals))
     return steps
+
+
+def take_constants(steps: Sequence[Step], scored: Sequence[Step]) -> None:
+    """Give the micro-batches of `steps` the constants of the same rows of `scored`, where rows may have more tokens."""
+    pairs = [
+        zip(step.micro_batches, whole.micro_batches, strict=True) for step, whole in zip(steps, scored, strict=True)
+    ]
+    for inputs, source in (pair for parts in pairs for pair in parts):
+        mask = mx.array(inputs.batch.mask())
+        inputs.advantages = source.advantages
+        for name in ("sampling", "old", "reference"):
+            values = getattr(source, name)
+            if values is not None:
+                setattr(inputs, name, mx.where(mask, values[:, : inputs.batch.width], 0.0))
 
 
 def padded(values: NDArray[np.float64], rows: NDArray[np.int64], width: int) -> mx.array:

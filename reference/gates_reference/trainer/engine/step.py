@@ -31,7 +31,10 @@ from gates_reference.trainer.engine.rollout import Generation
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The numbers of one optimizer step: the loss and its summands, and the gradient's norm before clipping."""
+    """The numbers of one optimizer step: the loss and its summands, and the gradient's norm.
+
+    `gradient_norm` is that before the clip, `applied_norm` that of what the optimizer was given; NaN if the step was skipped.
+    """
 
     loss: float
     policy: float
@@ -39,6 +42,7 @@ class Update:
     entropy: float
     gradient_norm: float
     skipped: bool
+    applied_norm: float = math.nan
 
 
 @dataclass(slots=True)
@@ -102,26 +106,35 @@ class Engine:
         """Update the adapters on the generation of step `number`; a generation without groups changes nothing."""
         if not generation.prompts:
             return Learned(np.zeros(0, np.float32))
+        whole = generation
         if self.algorithm.masks_truncated:
             generation = micro_batches.without_truncated(generation)
-        loop = self.config.loop
-        steps = micro_batches.cut(generation, loop.minibatches, loop.micro_batch_rows, self.config.rollout.max_tokens)
+        steps = self._cut(generation)
+        # the KL in a reward is that of the whole completion, also where the loss leaves the completion out
+        scored = self._cut(whole) if self.algorithm.masks_truncated and self.algorithm.kl_in_reward else steps
         with self.clock("scoring"):
-            self._score_constants(generation, steps)
-            learned = Learned(self._advantages(generation, steps), lengths=generation.lengths)
+            self._score_constants(whole, scored)
+            learned = Learned(self._advantages(whole, scored), lengths=generation.lengths)
+            if scored is not steps:
+                micro_batches.take_constants(steps, scored)
         if self.observer:
-            self.observer.learns(self.model, number, generation, steps, learned.advantages)
+            self.observer.learns(self.model, number, generation, scored, learned.advantages)
         self.optimizer.learning_rate = learning_rate
         with self.clock("updates"), self._checkpointed():
-            for _ in range(loop.iterations):
+            for _ in range(self.config.loop.iterations):
                 for step in steps:
                     learned.updates.append(self._update(generation, step, number, learned))
         return learned
 
+    def _cut(self, generation: Generation) -> list[Step]:
+        loop = self.config.loop
+        return micro_batches.cut(generation, loop.minibatches, loop.micro_batch_rows, self.config.rollout.max_tokens)
+
     def _score_constants(self, generation: Generation, steps: list[Step]) -> None:
         """Fill in the log-probs of the sampler, the old and the reference policy, before the first update.
 
-        Old log-probs are needed if a rollout gets several updates, for the ratio and its metrics, and for a KL in the reward.
+        Old log-probs are needed if a rollout gets several updates, for the ratio and its metrics, for a KL in the reward, and with
+        dropout for an off-policy correction: its weights compare the policy without dropout with the sampler.
         """
         recorded = generation.model
         if self.temperature == self.config.rollout.temperature:
@@ -129,12 +142,13 @@ class Engine:
         sampled = generation.behaviour if self.config.algorithm.sampling_logprobs == "behaviour" else recorded
         stored = self.config.algorithm.old_logprobs == "stored"
         several = self.config.loop.iterations * self.config.loop.minibatches > 1
+        corrected = self.algorithm.needs_sampling and self.config.adapter.dropout > 0
         for inputs in (inputs for step in steps for inputs in step.micro_batches):
             rows, batch = inputs.rows, inputs.batch
             inputs.sampling = micro_batches.padded(sampled, rows, batch.width)
             if stored:
                 inputs.old = micro_batches.padded(recorded, rows, batch.width)
-            elif several or self.algorithm.kl_in_reward:
+            elif several or corrected or self.algorithm.kl_in_reward:
                 inputs.old = logprobs.of_policy(self.model, batch, self.temperature, head_rows=self._head_rows)
             if self.algorithm.needs_reference:
                 inputs.reference = logprobs.of_reference(self.model, batch, self.temperature, head_rows=self._head_rows)
@@ -166,16 +180,23 @@ class Engine:
             losses += values
         norm = global_norm(gradient)
         skipped = not (math.isfinite(losses[0]) and math.isfinite(norm))
+        applied = math.nan
         if skipped:
             self._report_nonfinite(generation, step, number)
         else:
-            self.optimizer.update(self.model, clipped(gradient, norm, self.config.optimizer.max_gradient_norm))
-            mx.eval(self.model.trainable_parameters(), self.optimizer.state)
+            applied = self._apply(gradient, norm)
         loss, policy, kl, bonus = losses.tolist()
-        update = Update(loss, policy, kl, bonus, norm, skipped)
+        update = Update(loss, policy, kl, bonus, norm, skipped, applied)
         if self.observer:
             self.observer.updated(self.model, update, gradient)
         return update
+
+    def _apply(self, gradient: Any, norm: float) -> float:
+        """Clip a gradient of this norm, let the optimizer move the adapters, and return the norm of what it was given."""
+        applied = clipped(gradient, norm, self.config.optimizer.max_gradient_norm)
+        self.optimizer.update(self.model, applied)
+        mx.eval(self.model.trainable_parameters(), self.optimizer.state)
+        return norm if applied is gradient else global_norm(applied)
 
     def _gradient(
         self, inputs: Inputs, totals: protocol.StepTotals, learned: Learned

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gates_reference.trainer.adapters import files
+from gates_reference.trainer.adapters import saved
 from gates_reference.trainer.config.errors import ConfigurationError
 from gates_reference.trainer.config.read import Config
 from gates_reference.trainer.data import prompts, rows
@@ -34,11 +34,11 @@ def read(config: Config) -> Inputs:
 
     Raises:
         DataError: the data is missing or wrong, or lacks a column.
-        ConfigurationError: a reward function is wrong or needs a missing column, or `model.adapter_path` holds no adapters.
+        ConfigurationError: a reward function is wrong or needs a missing column, or `model.adapter_path` holds no adapters, or
+            adapters of another kind, rank or scale than [adapter].
     """
-    path = config.model.adapter_path
-    if path is not None and not (Path(path) / files.WEIGHTS).is_file():
-        raise ConfigurationError(f"model.adapter_path: {path} has no {files.WEIGHTS}, so it holds no adapters")
+    if config.model.adapter_path is not None:
+        saved.require_equal(Path(config.model.adapter_path), config.adapter)
     data = config.data
     records = rows.read(data.kind, data.path, split=data.split, style=data.style, seed=data.sums_seed, count=data.count)
     try:

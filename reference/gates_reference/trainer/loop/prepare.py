@@ -8,7 +8,7 @@ from typing import Any
 
 from gates_reference.trainer import lora
 from gates_reference.trainer import model as models
-from gates_reference.trainer.adapters import files
+from gates_reference.trainer.adapters import files, saved
 from gates_reference.trainer.checkpoint import folders, layout
 from gates_reference.trainer.config.errors import ConfigurationError
 from gates_reference.trainer.config.read import Config
@@ -45,7 +45,10 @@ def attach(model: Any, config: Config) -> None:
     lora.freeze(model)
     lora.require_only_adapters(model)
     if config.model.adapter_path is not None:
-        layout.load(Path(config.model.adapter_path), model)
+        folder = Path(config.model.adapter_path)
+        names = layout.arrays(folder / files.WEIGHTS)
+        saved.require_blocks(folder, names, layout.parameters(model), config.adapter.layers)
+        layout.load(folder, model)
 
 
 def adapter_folder(config: Config, wanted: Path | None) -> Path | None:
