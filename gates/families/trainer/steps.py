@@ -27,7 +27,8 @@ from gates.xray.fit import Fit, fit, quantile
 from gates.xray.ranks import Update
 
 GROUPS, ROWS = 3, 4  # prompts, and rows of each
-PAIRS = ("dpo",)  # trainers of preference pairs: the first row of a prompt is chosen, the second rejected
+PAIRS = ("dpo", "orpo", "cpo")  # trainers of preference pairs: the first row of a prompt is chosen, the second rejected
+REFERENCE_FREE = ("orpo", "simpo", "cpo")
 NATS = 4e-6  # of policy less old or reference: each is known to half of it, with logits up to 16 in float32
 SUPERVISED = ("sft",)  # trainers without rewards: one row of each prompt
 EOS = 2  # of the tiny models; another model's rows are then cut by the limit
@@ -51,7 +52,7 @@ LOSS = dict.fromkeys(
 ADVANTAGE = ("scale", "ddof", "eps", "eps_mode", "baseline")
 OF_UPDATE = ("ratio", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "temperature", "kl_in_reward")
 PREFERENCE = ("beta", "label_smoothing", "lengths", "penalty", "margin", "nll")
-WORDS = ("algorithm", "loss", *PREFERENCE, *LOSS, *ADVANTAGE, *OF_UPDATE)
+WORDS = ("algorithm", "loss", "nll_tokens", *PREFERENCE, *LOSS, *ADVANTAGE, *OF_UPDATE)
 OPTIONAL = (
     *("kl_clamp", "ratio_level", "bound", "aggregation", "kl_aggregation", "count_eps"),
     *("vespo_k_positive", "vespo_lambda_positive", "vespo_k_negative", "vespo_lambda_negative"),
@@ -257,10 +258,10 @@ def _expected(t: Trial, made: Trained, index: int, settings: Mapping[str, Any], 
     The policy's log-probs are taken so many nats higher.
     """
     rows, slots = _log_probs(t, made, index)
-    rows = replace(rows, policy=rows.policy + nats * rows.mask)
+    rows = replace(rows, policy=rows.policy + nats * rows.scored)
     count = len(made.updates[index].kinds)
     first, second = (
-        np.bincount(slots[rows.mask], side[rows.mask], count) for side in _loss(t, rows, settings).gradients
+        np.bincount(slots[rows.scored], side[rows.scored], count) for side in _loss(t, rows, settings).gradients
     )
     return first, second
 
@@ -269,31 +270,32 @@ def _log_probs(t: Trial, made: Trained, index: int) -> tuple[Rows, Array]:
     """Return the log-probs of an update's completions, and the column of each."""
     update, first = made.updates[index], made.updates[0]
     begins = [len(prompt) for prompt in t.inputs["prompts"] for _ in range(t.inputs["group_size"])]
-    rows = [columns[begin:] for columns, begin in zip(made.rows[index], begins, strict=True)]
-    shape = (len(rows), max(map(len, rows)))
-    mask = np.arange(shape[1]) < np.array([[len(row)] for row in rows])
-    slots = np.full(shape, -1)
-    slots[mask] = np.concatenate(rows)
-    old = dict(zip(first.keys, first.log_probs, strict=True))
-    by_column = np.array([old.get(key, np.nan) if key else np.nan for key in update.keys])
+    lengths = np.array([[len(columns)] for columns in made.rows[index]])
+    places = np.arange(lengths.max())
+    mask = (places >= np.array(begins)[:, None]) & (places < lengths)
+    slots = np.full(mask.shape, -1)
+    slots[places < lengths] = np.concatenate(made.rows[index])
+    known_keys = dict(zip(first.keys, first.log_probs, strict=True))
+    by_column = np.array([known_keys.get(key, np.nan) if key else np.nan for key in update.keys])
 
     def wide(values: Array) -> Array:
-        return np.where(mask, values[np.maximum(slots, 0)], 0.0)
+        return np.where(slots >= 0, values[np.maximum(slots, 0)], 0.0)
 
-    if (slots[mask] < 0).any() or not np.isfinite(wide(by_column)).all():
+    if (slots[mask] < 0).any() or not np.isfinite(wide(by_column)[mask]).all():
         raise SubjectFaultError("value", f"training_step: update {update.number} scored no log-prob of some tokens")
-    rows_of = Rows(wide(update.log_probs), wide(by_column), wide(_reference(update, slots[mask])), mask)
-    return rows_of, slots
+    old, reference = (np.where(mask, wide(values), 0.0) for values in (by_column, _reference(update, slots[mask])))
+    return Rows(wide(update.log_probs), old, reference, mask, slots >= 0), slots
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Log-probs of an update, (R, T) with the mask of completions."""
+    """Log-probs of an update, (R, T), with the mask of completions and that of all tokens that are scored."""
 
     policy: Array
     old: Array
     reference: Array
     mask: Array
+    scored: Array
 
 
 @dataclass(frozen=True)
@@ -308,10 +310,12 @@ def _loss(t: Trial, rows: Rows, settings: Mapping[str, Any]) -> Loss:
     """Return the loss that the settings name."""
     if t.inputs["trainer"] in PAIRS:
         chosen = {name: settings.get(name) for name in PREFERENCE}
+        if settings.get("nll_tokens") == "all":
+            chosen["attention_mask"] = rows.scored
         pairs = t.want(
             PREFERENCE_LOSS,
             policy=rows.policy,
-            reference=rows.reference,
+            reference=None if settings["loss"] in REFERENCE_FREE else rows.reference,
             mask=rows.mask,
             loss=settings["loss"],
             **chosen,

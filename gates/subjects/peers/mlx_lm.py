@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
+import mlx_lm_steps
 import numpy as np
 from mlx_lm.generate import generate_step
 from mlx_lm.sample_utils import apply_top_k, apply_top_p, greedy_sampler, make_logits_processors, make_sampler
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 VERSIONS = {name: version(name) for name in ("mlx-lm", "mlx")}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    **mlx_lm_steps.CONVENTIONS,
     "filtered_logprobs": {
         "order": ("mlx-lm",),
         "arithmetic": ("float32",),  # sample_utils.py:232: top-p adds up float32 masses
@@ -113,7 +115,11 @@ def full_kl(policy_logprobs: Array, reference_logprobs: Array) -> dict[str, Any]
     return {"kl": np.array(kl_div_loss(array(reference_logprobs), array(policy_logprobs)))}
 
 
-OPS: dict[str, Callable[..., dict[str, Any]]] = {"filtered_logprobs": filtered_logprobs, "full_kl": full_kl}
+OPS: dict[str, Callable[..., dict[str, Any]]] = {
+    "filtered_logprobs": filtered_logprobs,
+    "full_kl": full_kl,
+    **mlx_lm_steps.OPS,
+}
 
 NORMALISE = "logits - mx.logsumexp(logits, axis=-1, keepdims=True)"  # as its generate_step does
 

@@ -35,6 +35,8 @@ PAPER: Mapping[
 }
 PAPER_OF_PAIRS: Mapping[str, Mapping[str, Any]] = {
     "dpo": {"loss": "dpo", "beta": 0.5, "learning_rate": 3e-3},
+    "orpo": {"beta": 0.5, "learning_rate": 3e-3},
+    "cpo": {"beta": 0.5, "learning_rate": 3e-3},
     "sft": {"learning_rate": 3e-3},
 }
 RATE = {"learning_rate": 3e-3}
@@ -159,7 +161,8 @@ def rows(t: Trial) -> Iterator[Evidence]:
     yield t.precondition("rows with an advantage", int(np.count_nonzero(values)), ">=", 4)
     if rewarded:
         yield t.precondition("rows without an advantage", int(np.count_nonzero(values == 0.0)), ">=", size)
-    yield t.number("prompt tokens that train", beyond[prompt].sum(), "<=", where=f"of {len(prompt)}")
+    if made.settings.get("nll_tokens") != "all":
+        yield t.number("prompt tokens that train", beyond[prompt].sum(), "<=", where=f"of {len(prompt)}")
     yield t.number("padding tokens that train", beyond[made.padding[0]].sum(), "<=", where=f"of {len(made.padding[0])}")
     zero = np.setdiff1d(zero, acting)
     if rewarded:
@@ -167,6 +170,11 @@ def rows(t: Trial) -> Iterator[Evidence]:
             "tokens that train in a group of equal rewards", beyond[zero].sum(), "<=", where=f"of {len(zero)}"
         )
     alone = np.intersect1d(acting, columns)
+    if (
+        made.settings.get("loss") in steps.REFERENCE_FREE
+    ):  # a pair that is far apart may train by less than its rounding
+        step = compared(t, made, 0)
+        alone = np.intersect1d(alone, step.columns[np.abs(step.want[0]) > step.limits])
     yield t.number("completion tokens that do not train", (~beyond[alone]).sum(), "<=", where=f"of {len(alone)}")
 
 

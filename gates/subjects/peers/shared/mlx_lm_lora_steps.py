@@ -14,13 +14,26 @@ import mlx.optimizers as optim
 import mlx_lm
 import numpy as np
 from mlx_lm_lora.train import CONFIG_DEFAULTS
-from mlx_lm_lora.trainer import dpo_trainer, grpo_trainer
+from mlx_lm_lora.trainer import cpo_trainer, dpo_trainer, grpo_trainer, orpo_trainer, sft_trainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TRAINERS = ("grpo", "dpo")
+TRAINERS = ("grpo", "dpo", "orpo", "cpo", "sft")
 LOSS_TYPES = {"grpo": "grpo", "dr_grpo": "dr_grpo"}
+ARGUMENTS = {
+    "grpo": grpo_trainer.GRPOTrainingArgs,
+    "dpo": dpo_trainer.DPOTrainingArgs,
+    "orpo": orpo_trainer.ORPOTrainingArgs,
+    "cpo": cpo_trainer.CPOTrainingArgs,
+    "sft": sft_trainer.SFTTrainingArgs,
+}
+FIXED: dict[str, dict[str, Any]] = {"grpo": {"scale": "group"}, "dpo": {"loss": "dpo"}}  # asked, and the only choice
+PREFERENCES: dict[str, dict[str, Any]] = {  # what its trainers of pairs compute; its CPO has no likelihood
+    "dpo": {"loss": "dpo", "label_smoothing": 0.0},
+    "orpo": {"loss": "orpo"},
+    "cpo": {"loss": "cpo", "nll": 0.0},
+}
 OPTIONS = {"epsilon_low": "epsilon", "epsilon_high": "epsilon_high", "beta": "beta"}
 
 
@@ -44,7 +57,7 @@ def _asked(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         NotImplementedError: it has no such option.
     """
-    fixed = {"scale": "group"} if trainer == "grpo" else {"loss": "dpo"}
+    fixed = FIXED.get(trainer, {})
     chosen: dict[str, Any] = {}
     for name, value in settings.items():
         if name == "learning_rate" or (name in fixed and fixed[name] == value):
@@ -61,8 +74,10 @@ def _asked(trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _in_force(trainer: str, args: Any, rate: float) -> dict[str, Any]:
     """Return what is in force, in the judge's words."""
     words = {"optimizer": CONFIG_DEFAULTS["optimizer"], "learning_rate": rate, "weight_decay": 0.0}
-    if trainer == "dpo":
-        return words | {"loss": "dpo", "beta": args.beta, "label_smoothing": 0.0}
+    if trainer == "sft":
+        return words | {"aggregation": "token-mean"}
+    if trainer in PREFERENCES:
+        return words | {"beta": args.beta, **PREFERENCES[trainer]}
     names = {value: name for name, value in LOSS_TYPES.items()}
     words |= {
         "algorithm": names[args.grpo_loss_type],
@@ -84,8 +99,7 @@ def _in_force(trainer: str, args: Any, rate: float) -> dict[str, Any]:
 
 
 def _arguments(trainer: str, settings: Mapping[str, Any], **more: Any) -> Any:
-    kind = grpo_trainer.GRPOTrainingArgs if trainer == "grpo" else dpo_trainer.DPOTrainingArgs
-    return kind(**_asked(trainer, settings), **more)
+    return ARGUMENTS[trainer](**_asked(trainer, settings), **more)
 
 
 def _rate(settings: Mapping[str, Any]) -> float:
@@ -116,7 +130,6 @@ def training_step(  # noqa: PLR0913  the inputs of the op
         mx.set_wired_limit = lambda limit: limit
     parts = len(completions) // micro_batch_rows
     policy, tokenizer = mlx_lm.load(model["path"])
-    reference = mlx_lm.load(model["path"])[0]
     reports = Losses()
     args = _arguments(
         trainer,
@@ -132,17 +145,20 @@ def training_step(  # noqa: PLR0913  the inputs of the op
         ),
     )
     optimizer = optim.Adam(_rate(settings))
+    given = _Given(prompts, completions, rewards, group_size)
     if trainer == "grpo":
         rows = [(list(prompt), [0], str(index), "", None) for index, prompt in enumerate(prompts)]
-        given = _Given(prompts, completions, rewards, group_size)
         grpo_trainer.generate_grpo = given.generate
-        reward = {"reward_funcs": [given.reward]}
-        grpo_trainer.train_grpo(
-            policy, reference, tokenizer, optimizer, rows, None, args=args, training_callback=reports, **reward
-        )
+        more = {"args": args, "training_callback": reports, "reward_funcs": [given.reward]}
+        grpo_trainer.train_grpo(policy, mlx_lm.load(model["path"])[0], tokenizer, optimizer, rows, None, **more)
+    elif trainer == "dpo":
+        other = mlx_lm.load(model["path"])[0]
+        dpo_trainer.train_dpo(policy, other, optimizer, given.pairs(), None, args=args, training_callback=reports)
+    elif trainer == "sft":
+        sft_trainer.train_sft(policy, optimizer, given.supervised(), None, args=args, training_callback=reports)
     else:
-        pairs = [_pair(prompt, *completions[2 * k : 2 * k + 2]) for k, prompt in enumerate(prompts)]
-        dpo_trainer.train_dpo(policy, reference, optimizer, pairs, None, args=args, training_callback=reports)
+        train = orpo_trainer.train_orpo if trainer == "orpo" else cpo_trainer.train_cpo
+        train(policy, optimizer, given.pairs(), None, args=args, training_callback=reports)
     names = {"loss": "train_loss", "learning_rate": "learning_rate"}
     metrics = {word: [float(report[name]) for report in reports.reports] for word, name in names.items()}
     words = _in_force(trainer, args, _rate(settings))
@@ -163,6 +179,15 @@ class _Given:
         self.prompts = [list(prompt) for prompt in prompts]
         self.completions, self.rewards, self.size = completions, rewards, group_size
         self.places: list[int] = []
+
+    def pairs(self) -> list[dict[str, Any]]:
+        """Return the pairs of the prompts."""
+        return [_pair(prompt, *self.completions[2 * k : 2 * k + 2]) for k, prompt in enumerate(self.prompts)]
+
+    def supervised(self) -> list[tuple[list[int], int]]:
+        """Return the rows with the lengths of their prompts, as its data sets do where prompts are masked."""
+        rows = zip(self.prompts, self.completions, strict=True)
+        return [([*prompt, *completion], len(prompt)) for prompt, completion in rows]
 
     def generate(self, *, prompt_tokens: Any, **_: Any) -> Any:
         """Return completions, texts, and the prompt of each: what its `generate_grpo` returns."""

@@ -26,16 +26,20 @@ from trl import (
     SFTConfig,
     SFTTrainer,
 )
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
 
+PREFERENCE = {"orpo": (ORPOConfig, ORPOTrainer), "cpo": (CPOConfig, CPOTrainer)}  # experimental in TRL
 KINDS = {
     "grpo": (GRPOConfig, GRPOTrainer),
     "rloo": (RLOOConfig, RLOOTrainer),
     "dpo": (DPOConfig, DPOTrainer),
+    **PREFERENCE,
     "sft": (SFTConfig, SFTTrainer),
 }
 PREFERENCES = {"dpo": "sigmoid", "hinge": "hinge", "ipo": "ipo"}  # words of the judge: loss_type
@@ -84,14 +88,9 @@ def in_force(trainer: str, args: Any) -> dict[str, Any]:
         "weight_decay": args.weight_decay,
         "gradient_clip": args.max_grad_norm or None,
     }
-    if trainer == "sft":
-        if args.loss_type != "nll":
-            raise NotImplementedError(f"SFT's loss_type {args.loss_type!r} has no word here")
-        return words | {"aggregation": "token-mean"}
-    if trainer == "dpo":
-        names = {value: name for name, value in PREFERENCES.items()}
-        (loss,) = args.loss_type
-        return words | {"loss": names[loss], "beta": args.beta, "label_smoothing": args.label_smoothing}
+    without_rewards = {"sft": _supervised, "dpo": _dpo, "orpo": _orpo, "cpo": _cpo}
+    if trainer in without_rewards:
+        return words | without_rewards[trainer](args)
     words |= {
         "epsilon_low": args.epsilon,
         "epsilon_high": args.epsilon if args.epsilon_high is None else args.epsilon_high,
@@ -129,6 +128,28 @@ def in_force(trainer: str, args: Any) -> dict[str, Any]:
     return words
 
 
+def _supervised(args: Any) -> dict[str, Any]:
+    if args.loss_type != "nll":
+        raise NotImplementedError(f"SFT's loss_type {args.loss_type!r} has no word here")
+    return {"aggregation": "token-mean"}
+
+
+def _dpo(args: Any) -> dict[str, Any]:
+    names = {value: name for name, value in PREFERENCES.items()}
+    (loss,) = args.loss_type
+    return {"loss": names[loss], "beta": args.beta, "label_smoothing": args.label_smoothing}
+
+
+def _orpo(args: Any) -> dict[str, Any]:
+    return {"loss": "orpo", "beta": args.beta, "nll_tokens": "all"}
+
+
+def _cpo(args: Any) -> dict[str, Any]:
+    if args.loss_type != "sigmoid" or args.label_smoothing or args.alpha:
+        raise NotImplementedError("CPO with another loss, with label smoothing or as AlphaPO has no word here")
+    return {"loss": "cpo", "beta": args.beta, "nll": args.cpo_alpha}
+
+
 def resolve_config(*, trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a config with these settings has in force."""
     return {"settings": json.dumps(in_force(trainer, config(trainer, settings, "unused")))}
@@ -149,7 +170,7 @@ def training_step(  # noqa: PLR0913  the inputs of the op
 ) -> dict[str, Any]:
     """Train on these rows, with everything that is not asked at its default."""
     os.chdir(folder)
-    pairs = 2 if trainer == "dpo" else 1
+    pairs = 2 if trainer == "dpo" or trainer in PREFERENCE else 1
     sampled = {
         "num_iterations": updates,
         "num_generations": group_size,
@@ -170,10 +191,12 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     policy = AutoModelForCausalLM.from_pretrained(model["path"], dtype=torch.float32)
 
     rows = _Rows(prompts, completions, rewards, group_size)
-    more: dict[str, Any] = {} if trainer in {"dpo", "sft"} else {"reward_funcs": rows.reward}
+    more: dict[str, Any] = {"reward_funcs": rows.reward} if trainer in {"grpo", "rloo"} else {}
     if trainer == "grpo":
         more["rollout_func"] = lambda names, _: {**rows.rollout(names), "logprobs": None}
     kind = _Tokenized if trainer == "dpo" else KINDS[trainer][1]
+    if trainer in PREFERENCE:
+        kind = type(kind.__name__, (kind,), {"tokenize_row": rows.tokenized})
     made = kind(model=policy, args=args, train_dataset=rows.data(trainer), processing_class=tokenizer, **more)
     if trainer == "rloo":
         _give(made, rows)
@@ -220,7 +243,20 @@ class _Rows:
             rows = list(zip(prompts, self.completions, strict=True))
             labels = [[-100] * len(prompt) + list(completion) for prompt, completion in rows]  # as it documents for ids
             return Dataset.from_dict({"input_ids": [[*a, *b] for a, b in rows], "labels": labels})
-        return Dataset.from_dict({"prompt": [str(index) for index in range(len(prompts))]})
+        names = [str(index) for index in range(len(prompts))]
+        return Dataset.from_dict(
+            dict.fromkeys(("prompt", "chosen", "rejected"), names) if trainer in PREFERENCE else {"prompt": names}
+        )
+
+    def tokenized(self, feature: Mapping[str, str], **_: Any) -> dict[str, Any]:
+        """Return the ids of a pair, whose texts are its number, in place of what ORPO and CPO make of texts."""
+        index = int(feature["prompt"])
+        prompt, made = list(self.prompts[index]), dict[str, Any]()
+        for name, row in (("chosen", 2 * index), ("rejected", 2 * index + 1)):
+            ids = [*prompt, *self.completions[row]]
+            labels = [-100] * len(prompt) + ids[len(prompt) :]
+            made |= {f"{name}_input_ids": ids, f"{name}_attention_mask": [1] * len(ids), f"{name}_labels": labels}
+        return made | {"prompt_input_ids": prompt, "prompt_attention_mask": [1] * len(prompt)}
 
 
 class _Tokenized(DPOTrainer):
