@@ -17,7 +17,8 @@ import pytest
 
 from gates.report.xray import document
 from gates.subjects.peers import environments
-from gates.xray import launch, read
+from gates.xray import launch
+from gates.xray.picture import read
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIMIT_S = 200.0
