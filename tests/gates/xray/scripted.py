@@ -65,7 +65,6 @@ def run(folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = 
 
 TORCH = ("torch", "torch._dynamo", "torch.distributed.fsdp")  # the first step of an optimizer imports the second
 MLX = (  # what takes a second of mlx-lm's import; MLX itself is imported by each script
-    "gates_reference.trainer",  # keeps what transformers reads of itself
     "transformers.models.auto.tokenization_auto",
     "transformers.tokenization_utils_tokenizers",
 )
