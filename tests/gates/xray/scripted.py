@@ -89,15 +89,20 @@ def _forking(python: str, modules: tuple[str, ...]) -> subprocess.Popen[str]:
 
 
 def run_torch(
-    folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = ({},), **options: object
+    folder: Path,
+    command: Sequence[str],
+    ranks: Sequence[dict[str, str]] = ({},),
+    *,
+    recorder: bool = True,
+    **options: object,
 ) -> list[str]:
     """Run a script of PyTorch as `run` does, in forks of a process that has imported torch.
 
-    test_cli.py and test_torch_recorder.py have scripts that import it themselves, under the recorder.
+    test_cli.py has a script that imports it itself, under the recorder.
     """
-    asked = json.dumps({"folder": str(folder), "updates": 2, **options})
-    each = [{launch.OPTIONS: asked, **variables} for variables in ranks]
-    return forked(_forking(interpreter(), TORCH), folder, command, each, recorder=True)
+    asked = {launch.OPTIONS: json.dumps({"folder": str(folder), "updates": 2, **options})} if recorder else {}
+    each = [{**asked, **variables} for variables in ranks]
+    return forked(_forking(interpreter(), TORCH), folder, command, each, recorder=recorder)
 
 
 def run_mlx(folder: Path, command: Sequence[str], *, recorder: bool = True, **options: object) -> str:
