@@ -9,7 +9,6 @@ from safetensors.numpy import load_file
 from scripted import run_torch
 
 SCRIPT = Path(__file__).parent / "scripts" / "torch_grpo.py"
-RECORDER = Path(__file__).parents[3] / "gates" / "xray" / "recorder"
 PROMPT = 3
 LENGTHS = (4, 6, 5, 3)
 ADVANTAGES = (0.5, -0.5, -0.375, 0.375)
