@@ -16,6 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any
 
@@ -81,7 +82,10 @@ class Number:
     # --- arithmetic
 
     def _lift(self, other: Any) -> Number:
-        return other if isinstance(other, Number) else constant(other, self.dtype)
+        if isinstance(other, Number):
+            return other
+        kept = type(other) in {int, float} and other  # 0.0 and −0.0 are one key
+        return _scalar(other, self.dtype, narrowed()) if kept else constant(other, self.dtype)
 
     def _result(
         self, value: Any, error: Any, parents: Sequence[tuple[Number, Rule]], *, roundings: float = 1.0
@@ -255,6 +259,11 @@ def as_test(condition: Any) -> Test:
     decided.truth = np.asarray(condition, bool)
     decided.open = np.zeros(decided.truth.shape, bool)
     return decided
+
+
+@lru_cache(maxsize=1024)
+def _scalar(value: float, dtype: str, narrow: bool) -> Number:  # noqa: ARG001, FBT001  a part of the key
+    return constant(value, dtype)
 
 
 def constant(values: npt.ArrayLike, dtype: str) -> Number:

@@ -10,7 +10,7 @@ import typer
 from gates.config.format_names import FailOn
 
 if TYPE_CHECKING:
-    from gates.xray import Xray
+    from gates.xray.picture import Xray
 
 EXAMPLES = """Examples:
 
@@ -76,7 +76,7 @@ def xray(
     import tempfile
 
     from gates.errors import ConfigurationError, ExitCode
-    from gates.xray import read
+    from gates.xray.picture import read
 
     _checked(command, out or [], baseline, keep, recording)
     if recording is not None:

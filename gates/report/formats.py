@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError
-from gates.report import github, html, junit, markdown, plain, sarif
+from gates.report import github, junit, markdown, plain, sarif
 from gates.report.baseline import Changes
 from gates.report.changes import changes_document, changes_text
 from gates.report.grades import Grades
@@ -63,6 +63,8 @@ def _pieces(form: ReportFormat, runs: Sequence[Results], changes: Changes | None
             yield from (f"{line}\n" for line in github.commands(runs))
             yield from _pieces("text", runs, changes)
         case "html":
+            from gates.report import html  # noqa: PLC0415  templates, for a page only
+
             yield html.render_html([run.path for run in runs], changes)
 
 

@@ -39,7 +39,8 @@ def covering() -> list[Mapping[str, Any]]:
     masks = [sum({1 << numbers.setdefault(pair, len(numbers)) for pair in _pairs(choices)}) for choices in candidates]
     missing, chosen = (1 << len(numbers)) - 1, []
     while missing:
-        best = max(range(len(candidates)), key=lambda index: (masks[index] & missing).bit_count())
+        counts = [(mask & missing).bit_count() for mask in masks]
+        best = counts.index(max(counts))
         chosen.append(candidates[best])
         missing &= ~masks[best]
     return chosen

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gates.xray import Picture, Xray
+from gates.xray.picture import Picture, Xray
 from gates.xray.reading.reading import Reading
 from gates.xray.records import ReadingRecord, RowRecord, UpdateRecord, VerdictRecord, XrayRecord
 from gates.xray.step import Step

@@ -9,7 +9,7 @@ from typing import Any
 from gates.report import web
 from gates.report.xray.rows import ShownRow, ShownToken, by_topic, shown, without_runs
 from gates.report.xray.verdicts import told
-from gates.xray import Picture, Xray
+from gates.xray.picture import Picture, Xray
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.words import number, plural, share
 from gates.xray.verdict import Verdict

@@ -11,8 +11,8 @@ from gates.report.wrap import sentence, wrapped
 from gates.report.xray import verdicts
 from gates.report.xray.rows import ShownRow, ShownToken, by_topic, shown, without_runs
 from gates.results.escape import one_line
-from gates.xray import Picture, Xray
 from gates.xray.baseline import Change, Changes
+from gates.xray.picture import Picture, Xray
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.words import number, plural
 

@@ -11,7 +11,7 @@ from gates.report.diagnosis import computing
 from gates.report.recorded import LOUD, STYLE
 from gates.report.wrap import sentence
 from gates.results.escape import one_line
-from gates.xray import Xray
+from gates.xray.picture import Xray
 from gates.xray.verdict import Verdict
 
 INDENT = "  "

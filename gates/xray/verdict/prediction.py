@@ -7,7 +7,7 @@ composition: with advantages of 1, of −1, and of 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -21,12 +21,14 @@ from gates.recorded.settings import of_loss
 from gates.xray.verdict.definitions import ESTIMATORS, Definition, Facts, Settings
 from gates.xray.verdict.inputs import Inputs, Measured
 from gates.xray.verdict.ragged import from_begins
+from gates.xray.verdict.rewards import Advantages
 from gates_reference.oracle import losses
 
 WHOLE = 1e-4  # relative distance from an integer at which a divisor is a length
 LONGEST = 1e6
 NATS = 4e-6  # of policy less old or reference: each is known to half of it, with logits up to 16 in float32
 NEAR = 100.0  # limits
+ROUNDING = 1e-12  # of the largest coefficient: what another order of a sum changes
 SHORT = 3  # digits of a β that a script can have
 BY_TOKEN = ("token", "none", "seq_mean_token")  # levels of a ratio at which a token's gradient has its advantage alone
 OF_KL = ("beta", "kl_estimator", "kl_ratio", "kl_clamp", "kl_aggregation")
@@ -93,6 +95,39 @@ class Predictor:
             return misfit
         room = np.min([np.abs(a - b) for a, b in zip(shifted, wanted, strict=True)], axis=0)
         return self.measured.misfit(*wanted, room=room)
+
+    def near(self, settings: Settings, advantages: Sequence[Advantages]) -> Sequence[Advantages]:
+        """Return the advantages with which a loss may give the coefficients: all at once, `misfit` decides on those near.
+
+        A gradient is linear in the sizes of advantages, so that of each row is added up on the columns only once.
+        """
+        if len(advantages) < 2 or any(each.values.ndim > 1 for each in advantages):
+            return advantages
+        plain = {name: value for name, value in settings.items() if name not in OF_KL}
+        up, down = self._gradient(plain, 1.0), self._gradient(plain, -1.0)
+        penalty = self._gradient({**settings, "beta": 1.0}, 0.0) if settings.get("beta") else None
+        if up is None or down is None or (settings.get("beta") and penalty is None):
+            return []
+        table = np.array([each.values for each in advantages])
+        sizes = np.abs(table)
+        parts = sizes * (table > 0.0), sizes * (table <= 0.0)
+        added = 0.0 if penalty is None else settings["beta"] * self._by_row(penalty[0]).sum(axis=0)
+        sides = [parts[0] @ self._by_row(a) + parts[1] @ self._by_row(b) + added for a, b in zip(up, down, strict=True)]
+        if not np.isfinite(sides).all():
+            return advantages
+        values = self.measured.values
+        off = np.minimum(*(np.abs(values - side) for side in sides))
+        largest = np.maximum(np.abs(values).max(initial=0.0), np.abs(sides).max(axis=(0, 2), initial=0.0))
+        close = (off <= NEAR * self.measured.limits + ROUNDING * largest[:, None]).all(axis=1)
+        return [each for each, kept in zip(advantages, close, strict=True) if kept]
+
+    def _by_row(self, gradient: Array) -> Array:
+        """Return what each row's part of a gradient gives for each measured column, (B, columns)."""
+        columns, total = self.inputs.columns, self.measured.total
+        shown = columns >= 0
+        at = np.nonzero(shown)[0] * total + columns[shown]
+        by_row = np.bincount(at, gradient[shown], len(columns) * total).reshape(len(columns), total)
+        return np.asarray(by_row[:, self.measured.columns])
 
     def fitted(self, definition: Definition, *, penalties: bool) -> Iterator[Definition]:
         """Yield a definition with its free constants as the coefficients have them: L_max, and β with its estimator."""

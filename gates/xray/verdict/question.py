@@ -57,7 +57,8 @@ class Question:
         for chosen, penalties in ((known, False), (free, False), (settings, True)):
             fits: list[tuple[Definition, float]] = []
             for each in chosen:
-                for values in advantages[:MOST] if penalties else advantages:
+                tried = advantages[:MOST] if penalties else advantages
+                for values in tried if penalties or lacks_length(each) else self.predictor.near(each, tried):
                     fitted = self.predictor.fitted(Definition(each, values), penalties=penalties)
                     fits += [(one, misfit) for one in fitted if (misfit := self.predictor.misfit(one)) <= 1.0]
             if fits:

@@ -238,7 +238,7 @@ def _check_conventions(
 
 
 def _is_constant(scored: Floats) -> bool:
-    return scored.size < 2 or bool(np.max(scored) == np.min(scored))
+    return scored.size < 2 or bool(scored.max() == scored.min())
 
 
 def _varied(
@@ -246,6 +246,7 @@ def _varied(
 ) -> Iterator[tuple[int, Bools, float]]:
     """The groups that are not 0 by rule: which rewards are scored, and the divisor of their advantages."""
     every = groups[~np.isnan(groups)]
+    of_batch: float | None = None  # the divisor with the batch's spread
     for group, row in enumerate(groups):
         scored = ~np.isnan(row)
         compared = row[scored] if baseline in OF_GROUP else every
@@ -257,5 +258,9 @@ def _varied(
         assert ddof is not None
         assert eps is not None
         assert eps_mode is not None
-        values = row[scored] if scale == "group" else every
-        yield group, scored, definition.divisor(values, ddof, eps, eps_mode)
+        if scale == "group":
+            yield group, scored, definition.divisor(row[scored], ddof, eps, eps_mode)
+            continue
+        if of_batch is None:
+            of_batch = definition.divisor(every, ddof, eps, eps_mode)
+        yield group, scored, of_batch

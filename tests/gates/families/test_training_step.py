@@ -11,15 +11,19 @@ from broken import verdicts
 from gates.model import Recipe, Subject
 from gates.worker.process import Worker
 
+IMPORT = "import mlx_lm\n"
+LOAD = "policy = mlx_lm.load("
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "xray" / "training_step_gates.py"
 STEP = "trainer.step"
 
 
 def judged(folder: Path, gate: str, old: str = "", new: str = "", case: str = "grpo-defaults") -> tuple[str, str]:
-    """Return status and reason of the example with one change."""
+    """Return status and reason of the example, or of one with a change that imports mlx-lm in the recorded process alone."""
     code = EXAMPLE.read_text()
-    assert code.count(old) >= 1
-    (verdict,) = verdicts(folder, code.replace(old, new), gate, case, quick=False)
+    assert min(map(code.count, (IMPORT, LOAD, old))) >= 1
+    if new:
+        code = code.replace(old, new).replace(IMPORT, "").replace(LOAD, f"{IMPORT}    {LOAD}")
+    (verdict,) = verdicts(folder, code, gate, case, quick=False)
     return verdict.status, verdict.reason
 
 

@@ -11,7 +11,7 @@ from recordings import events, generated, lines, write
 from scenarios import LENGTHS, advantages, second
 
 from gates.report.xray.page import page
-from gates.xray import read
+from gates.xray.picture import read
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m\n"
 CUT = """[...document.querySelectorAll("body *")].filter(e => {

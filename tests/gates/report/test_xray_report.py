@@ -14,8 +14,8 @@ from scenarios import LENGTHS, advantages, grpo, row_mean, second
 
 from gates.model import ConfigurationError
 from gates.report.xray import document, screen
-from gates.xray import Xray, read
 from gates.xray.baseline import compare
+from gates.xray.picture import Xray, read
 
 
 def xray(folder: Path, *updates: Made, **request: Any) -> Xray:

@@ -21,6 +21,13 @@ def _tiny(case: Case) -> dict[str, Any]:
     return next((dict(x.spec) for x in made if isinstance(x, Recipe) and x.kind == "model"), {})
 
 
+def test_a_gate_runs_a_model_where_a_case_has_a_recipe() -> None:
+    """The inputs of its ops tell so without a draw of any case."""
+    for gate in load().gates.values():
+        samples = (case.make(np.random.default_rng(0)) for case in gate.cases)
+        assert runs_a_model(gate) == any(isinstance(x, Recipe) for inputs in samples for x in inputs.values()), gate.id
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.id)
 class TestNames:

@@ -1,6 +1,6 @@
-"""Run scripts in forks of one process that has imported torch, so that each does without the seconds of that import.
+"""Run scripts in forks of one process that has imported a library, so that each does without the seconds of that import.
 
-python forking.py, by an interpreter with torch. Each line of standard input is a request in JSON: script and arguments (command), the
+python forking.py MODULE..., by an interpreter with the library. Each line of standard input is a request in JSON: script and arguments (command), the
 folder of the recorder or None (recorder), and of each rank its variables and the file for what it prints (ranks). Each line of
 standard output is the exit codes of the ranks.
 """
@@ -17,19 +17,18 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch._dynamo  # the first step of an optimizer imports it, as long again
-import torch.distributed.fsdp  # noqa: F401
-
 
 def recorded(folder: str) -> None:
-    """Start the recorder, as its sitecustomize.py does where torch is imported later."""
+    """Start the recorder, as its sitecustomize.py does: at once of what is imported, the rest when the script imports it."""
     sys.path.insert(0, folder)
     spec = importlib.util.spec_from_file_location("gates_sitecustomize", Path(folder, "sitecustomize.py"))
     assert spec is not None
     assert spec.loader is not None
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
-    importlib.import_module("gates_xray_torch").install()
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, (recorder, function) in module.RECORDERS.items():
+        if name in sys.modules:
+            getattr(importlib.import_module(recorder), function)()
 
 
 def become(rank: dict[str, Any], command: list[str], recorder: str | None) -> str:
@@ -61,6 +60,8 @@ def forked() -> tuple[str, str] | None:
     return None
 
 
+for name in sys.argv[1:]:
+    importlib.import_module(name)
 gc.freeze()  # pages that no fork writes to
 script = forked()
 code = 0

@@ -9,7 +9,7 @@ import numpy as np
 from recordings import Line, Made, Model, events, generated, lines, spread, write
 
 from gates.model import Array
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 
 LENGTHS = (7, 5, 9, 6, 4, 8, 6, 5)
 GROUP = 4

@@ -17,7 +17,8 @@ import pytest
 
 from gates.report.xray import document
 from gates.subjects.peers import environments
-from gates.xray import launch, read
+from gates.xray import launch
+from gates.xray.picture import read
 
 SCRIPTS = Path(__file__).parent / "scripts"
 LIMIT_S = 200.0
@@ -62,11 +63,18 @@ def run(folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = 
     return printed
 
 
+TORCH = ("torch", "torch._dynamo", "torch.distributed.fsdp")  # the first step of an optimizer imports the second
+MLX = (  # what takes a second of mlx-lm's import; MLX itself is imported by each script
+    "transformers.models.auto.tokenization_auto",
+    "transformers.tokenization_utils_tokenizers",
+)
+
+
 @functools.cache
-def _torch(python: str) -> subprocess.Popen[str]:
-    """Start a process that has imported torch; it ends with this one."""
+def _forking(python: str, modules: tuple[str, ...]) -> subprocess.Popen[str]:
+    """Start a process that has imported these modules; it ends with this one."""
     process = subprocess.Popen(
-        [python, str(Path(__file__).with_name("forking.py"))],
+        [python, str(Path(__file__).with_name("forking.py")), *modules],
         env={**os.environ, **ONE_THREAD},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -81,26 +89,48 @@ def _torch(python: str) -> subprocess.Popen[str]:
 
 
 def run_torch(
-    folder: Path, command: Sequence[str], ranks: Sequence[dict[str, str]] = ({},), **options: object
+    folder: Path,
+    command: Sequence[str],
+    ranks: Sequence[dict[str, str]] = ({},),
+    *,
+    recorder: bool = True,
+    **options: object,
 ) -> list[str]:
     """Run a script of PyTorch as `run` does, in forks of a process that has imported torch.
 
-    test_cli.py and test_torch_recorder.py have scripts that import it themselves, under the recorder.
+    test_cli.py has a script that imports it itself, under the recorder.
     """
-    asked = json.dumps({"folder": str(folder), "updates": 2, **options})
-    files = [folder.with_name(f"{folder.name}.{rank}.txt") for rank in range(len(ranks))]
-    each = [
-        {"printed": str(file), "variables": {launch.OPTIONS: asked, **variables}}
-        for file, variables in zip(files, ranks, strict=True)
-    ]
-    process = _torch(interpreter())
+    asked = {launch.OPTIONS: json.dumps({"folder": str(folder), "updates": 2, **options})} if recorder else {}
+    each = [{**asked, **variables} for variables in ranks]
+    return forked(_forking(interpreter(), TORCH), folder, command, each, recorder=recorder)
+
+
+def run_mlx(folder: Path, command: Sequence[str], *, recorder: bool = True, **options: object) -> str:
+    """Run a script of MLX in a fork of a process that has imported transformers; the script imports MLX, under the recorder."""
+    variables = {launch.OPTIONS: json.dumps({"folder": str(folder), "updates": 2, **options})} if recorder else {}
+    (printed,) = forked(_forking(sys.executable, MLX), folder, command, [variables], recorder=recorder)
+    return printed
+
+
+def forked(
+    process: subprocess.Popen[str],
+    folder: Path,
+    command: Sequence[str],
+    variables: Sequence[dict[str, str]],
+    *,
+    recorder: bool,
+) -> list[str]:
+    """Run a script in a fork of a process for each rank, and return what each printed."""
+    files = [folder.with_name(f"{folder.name}.{rank}.txt") for rank in range(len(variables))]
+    each = [{"printed": str(file), "variables": own} for file, own in zip(files, variables, strict=True)]
+    request = {"command": list(command), "recorder": str(launch.RECORDER) if recorder else None, "ranks": each}
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps({"command": list(command), "recorder": str(launch.RECORDER), "ranks": each}) + "\n")
+    process.stdin.write(json.dumps(request) + "\n")
     process.stdin.flush()
     codes = json.loads(process.stdout.readline())
     printed = [file.read_text(encoding="utf-8") for file in files]
-    assert codes == [0] * len(ranks), "\n".join(printed)
+    assert codes == [0] * len(variables), "\n".join(printed)
     return printed
 
 

@@ -11,7 +11,7 @@ from scenarios import GROUP, LENGTHS, advantages, grpo, picture, row_mean, secon
 from scripted import SCRIPTS, run_torch
 
 from gates.model import Array
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 
 LIMIT = 0.5
 FACTORS = (0.02, 0.25)  # of the first and the second pass, of four rows each

@@ -10,7 +10,7 @@ import pytest
 from recordings import Line, Made, Model, events, generated, lines, spread, write
 from scenarios import GROUP, LENGTHS, advantages, grpo, picture, row_mean, second
 
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 from gates.xray.verdict import Verdict
 
 DR_GRPO = {

@@ -7,7 +7,7 @@ import pytest
 from recordings import Line, lines
 from scenarios import GROUP, LENGTHS, advantages, picture, second
 
-from gates.xray import Picture
+from gates.xray.picture import Picture
 
 
 def shown(

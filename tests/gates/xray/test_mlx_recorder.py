@@ -1,4 +1,4 @@
-"""The MLX recorder of `gates xray`: scripts run in processes of their own with the recorder on their path."""
+"""The MLX recorder of `gates xray`: scripts run with the recorder, in forks of one process but for the first and the trainer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scripted import run_mlx
 
 from gates.model import Array
 from gates.xray import launch, recording, step
@@ -53,7 +54,7 @@ def record(
 ) -> tuple[Recording, dict[str, Any]]:
     """Record a variant of the script, and return the recording and what the script wrote."""
     out = folder / "facts.json"
-    run(folder / "xray", [str(SCRIPT), str(tiny.build(spec or TINY)), variant, str(out)], **asked)
+    run_mlx(folder / "xray", [str(SCRIPT), str(tiny.build(spec or TINY)), variant, str(out)], **asked)
     return recording.load(folder / "xray"), json.loads(out.read_text(encoding="utf-8"))
 
 
@@ -84,8 +85,11 @@ def at_rows(seen: step.Step, values: Array) -> Array:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recording, dict[str, Any]]:
-    """A GRPO loop in plain MLX, recorded once."""
-    return record(tmp_path_factory.mktemp("grpo"), "grpo")
+    """A GRPO loop in plain MLX, recorded once, in a process of its own whose path has the recorder."""
+    folder = tmp_path_factory.mktemp("grpo")
+    out = folder / "facts.json"
+    run(folder / "xray", [str(SCRIPT), str(tiny.build(TINY)), "grpo", str(out)])
+    return recording.load(folder / "xray"), json.loads(out.read_text(encoding="utf-8"))
 
 
 class TestGrpo:
@@ -151,7 +155,7 @@ class TestGrpo:
     def test_script_computes_what_it_did(self, recorded: tuple[Recording, dict[str, Any]], tmp_path: Path) -> None:
         """The losses of the script, three updates of its own draws, are the same without the recorder, to the bit."""
         out = tmp_path / "facts.json"
-        subprocess.run([sys.executable, str(SCRIPT), str(tiny.build(TINY)), "grpo", str(out)], check=True)
+        run_mlx(tmp_path / "alone", [str(SCRIPT), str(tiny.build(TINY)), "grpo", str(out)], recorder=False)
         assert json.loads(out.read_text(encoding="utf-8")) == recorded[1]
 
 
@@ -245,7 +249,7 @@ class TestLimits:
         """An update with more columns than allowed is an event with estimates, and the script makes its updates."""
         files = tmp_path / "xray"
         out = tmp_path / "facts.json"
-        said = run(files, [str(SCRIPT), str(tiny.build(TINY)), "grpo", str(out)], columns=10)
+        said = run_mlx(files, [str(SCRIPT), str(tiny.build(TINY)), "grpo", str(out)], columns=10)
         assert "the update is too large" in said
         lines = next(files.glob("*/events.jsonl")).read_text(encoding="utf-8").splitlines()
         events = {event["event"]: event for event in map(json.loads, lines)}
@@ -256,7 +260,7 @@ class TestLimits:
     def test_stop_ends_the_script(self, tmp_path: Path) -> None:
         """With `stop` the script ends after the last recorded update."""
         out = tmp_path / "facts.json"
-        said = run(tmp_path / "xray", [str(SCRIPT), str(tiny.build(TINY)), "grpo", str(out)], updates=1, stop=True)
+        said = run_mlx(tmp_path / "xray", [str(SCRIPT), str(tiny.build(TINY)), "grpo", str(out)], updates=1, stop=True)
         assert "the script is stopped" in said
         assert not out.exists()
 

@@ -7,7 +7,7 @@ import pytest
 from recordings import Line, Made, Model, lines, spread
 from scenarios import picture
 
-from gates.xray import Picture
+from gates.xray.picture import Picture
 
 LENGTHS = (7, 5, 9, 6, 4, 8, 6, 7)
 

@@ -11,7 +11,7 @@ import pytest
 from recordings import Line, Made, Model, events, lines, spread, write
 
 from gates.model import Array
-from gates.xray import read
+from gates.xray.picture import read
 from gates.xray.verdict import Verdict
 from gates.xray.verdict.preference.settings import SETTINGS
 

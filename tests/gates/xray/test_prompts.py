@@ -8,7 +8,7 @@ import pytest
 from recordings import Model, lines
 from scenarios import picture, second
 
-from gates.xray import Picture
+from gates.xray.picture import Picture
 from gates.xray.recorder.gates_xray_lines import Lines
 
 LENGTHS = (4, 3, 5, 3, 4, 3, 4, 5, 3, 4, 3, 5)

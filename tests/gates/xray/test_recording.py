@@ -9,7 +9,7 @@ from recordings import Made, Model, events, generated, spread, write
 from scenarios import advantages, grpo, lines, row_mean, second
 
 from gates.model import ConfigurationError
-from gates.xray import read
+from gates.xray.picture import read
 from gates.xray.recording import load
 
 

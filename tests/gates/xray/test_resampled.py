@@ -8,7 +8,7 @@ import pytest
 from recordings import EOS, Line, Made, Model, events, generated, lines, spread, write
 from scenarios import LENGTHS, advantages, row_mean
 
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 
 CHANGED = (1, 4, 6)  # rows that the tests change
 

@@ -20,7 +20,7 @@ from scenarios import (
 )
 
 from gates.model import Array
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 
 Change = Callable[[int, Line, Array], None]
 

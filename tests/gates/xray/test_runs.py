@@ -7,7 +7,7 @@ import pytest
 from recordings import lines
 from scenarios import picture, row_mean, second, token_mean
 
-from gates.xray import Picture
+from gates.xray.picture import Picture
 
 
 @pytest.mark.parametrize("seed", range(16))

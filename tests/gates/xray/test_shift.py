@@ -9,7 +9,7 @@ import pytest
 from recordings import events, generated, write
 from scenarios import grpo, picture
 
-from gates.xray import read
+from gates.xray.picture import read
 
 
 @pytest.mark.parametrize(("shift", "words"), [(0, "the shift is missing"), (2, "the shift is made twice")])

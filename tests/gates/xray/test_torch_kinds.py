@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from scripted import ONE_THREAD, SCRIPTS, interpreter, run, run_torch
 
-from gates.xray import read, recording, step
+from gates.xray import recording, step
+from gates.xray.picture import read
 from gates.xray.recording import Recording
 from gates_reference import tiny
 

@@ -1,17 +1,14 @@
 """The recorder for PyTorch, on a script that knows nothing of it; TRL's environment lends its interpreter."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from scripted import ONE_THREAD, interpreter, run_torch
+from scripted import run_torch
 
 SCRIPT = Path(__file__).parent / "scripts" / "torch_grpo.py"
-RECORDER = Path(__file__).parents[3] / "gates" / "xray" / "recorder"
 PROMPT = 3
 LENGTHS = (4, 6, 5, 3)
 ADVANTAGES = (0.5, -0.5, -0.375, 0.375)
@@ -63,20 +60,11 @@ class TestRecorder:
 
     def test_the_script_trains_as_without_it(self, tmp_path: Path) -> None:
         """Weights and random numbers are those of a run by itself."""
-        asked = json.dumps({"folder": str(tmp_path), "updates": 2})
-        alone, seen = (
-            subprocess.run(
-                [interpreter(), str(SCRIPT)],
-                env={**os.environ, **ONE_THREAD, **more},
-                capture_output=True,
-                text=True,
-                timeout=200,
-                check=True,
-            ).stdout
-            for more in ({}, {"GATES_XRAY": asked, "PYTHONPATH": str(RECORDER)})
-        )
+        (alone,) = run_torch(tmp_path / "alone", [str(SCRIPT)], recorder=False)
+        (seen,) = run_torch(tmp_path / "seen", [str(SCRIPT)])
         assert alone.startswith("trained")
         assert seen == alone
+        assert len(list((tmp_path / "seen").glob("*/update-*.json"))) == 2
 
     def test_an_entropy_bonus_needs_its_columns(self, tmp_path: Path) -> None:
         """Log-probs do not explain it, columns of the entropy do."""

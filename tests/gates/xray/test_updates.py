@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from scenarios import LENGTHS, advantages, by_token, grpo, picture, row_mean, second
 
 from gates.model import Array
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 from gates.xray.reading.reading import Reading
 
 

@@ -11,7 +11,7 @@ from recordings import Made, Model, events, generated, lines, spread, write
 from scenarios import GROUP, LENGTHS, constant, row_mean, second, token_mean
 
 from gates.model import Array
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 from gates.xray.verdict import Verdict
 
 GROUPS = [0, 0, 0, 0, 1, 1, 1, 1]

@@ -119,8 +119,15 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Look:
     return seen
 
 
+LAYERS = "adapter.layers"
+DEEP: Tables = {"model": {"tiny": {"hidden": 32, "layers": 2}}}  # elsewhere one layer is enough, and a third faster
+
+
 def _tables(there: Path, changed: Tables) -> Tables:
-    small = {"loop": {"steps": 1, "iterations": 3, "prompts_per_step": 2, "evaluate_every_steps": 1}}
+    small: Tables = {
+        "model": {"tiny": {"hidden": 32, "layers": 1}},
+        "loop": {"steps": 1, "iterations": 3, "prompts_per_step": 2, "evaluate_every_steps": 1},
+    }
     joined = {name: {**small.get(name, {}), **changed.get(name, {})} for name in {**small, **changed}}
     tables = runs.tables(there, **joined)
     if tables["data"].get("path") == "PAIRS":
@@ -217,10 +224,12 @@ def test_keys_of_the_sections(look: Look, tmp_path: Path, alongside: str) -> Non
         first, *rest = path
         return {**tables, first: put(tables.get(first, {}), rest, value) if rest else value}
 
-    def changes() -> Iterator[tuple[str, Tables]]:
+    def changes(start: Tables, *, of_layers: bool) -> Iterator[tuple[str, Tables]]:
         for key in test_config_keys.KEYS:
-            if not key.with_:
-                yield key.name, put(before, key.name.split("."), key.value)
+            if not key.with_ and (key.name == LAYERS) is of_layers:
+                yield key.name, put(start, key.name.split("."), key.value)
 
-    found = _mistakes(look, tmp_path, before, changes())
+    found = _mistakes(look, tmp_path, before, changes(before, of_layers=False))
+    deep = {**before, **DEEP}
+    found += _mistakes(look, tmp_path, deep, changes(deep, of_layers=True))
     assert not found, "; ".join(found)

@@ -14,6 +14,7 @@ from gates_reference.trainer.config.errors import ConfigurationError
 from gates_reference.trainer.loop import evaluate, generate
 
 Tables = Mapping[str, Mapping[str, Any]]
+SHALLOW = {"tiny": {"hidden": 32, "layers": 1}}  # a third faster than two layers, of which no key here asks
 LOOP = {"steps": 2, "prompts_per_step": 2, "evaluate_every_steps": 2}
 DEFAULT_REWARDS = {"functions": [{"name": "accuracy"}]}
 PAIRS: Tables = {
@@ -123,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("inert")
     rows = [{"prompt": f"{n}+1=", "chosen": str(n + 1), "rejected": "no"} for n in range(12)]
     (made / "pairs.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    runs.train(runs.config(made / "saved", loop={"steps": 1, "evaluate_every_steps": 0}))
+    runs.train(runs.config(made / "saved", model=SHALLOW, loop={"steps": 1, "evaluate_every_steps": 0}))
     return made
 
 
@@ -136,7 +137,7 @@ def tables(folder: Path) -> Make:
     names = {"PAIRS": str(folder / "pairs.jsonl"), "SAVED": str(folder / "saved" / "checkpoints" / "step-00000001")}
 
     def make(changed: Tables) -> dict[str, Any]:
-        small = runs.tables(folder / f"run-{len(list(folder.iterdir()))}", loop=LOOP)
+        small = runs.tables(folder / f"run-{len(list(folder.iterdir()))}", model=SHALLOW, loop=LOOP)
         joined = dict(_over(small, changed))
         if changed.get("algorithm", {}).get("name"):
             joined["algorithm"] = dict(changed["algorithm"])  # other algorithms have other settings

@@ -28,21 +28,21 @@ def means(scored: Floats) -> Floats:
 
 def means_of_the_others(scored: Floats) -> Floats:
     """The mean of the group's other rewards, for each. RLOO (arXiv 2402.14740), its leave-one-out estimator."""
-    return np.array([mean(np.delete(scored, index)) for index in range(scored.size)])
+    return np.array([mean(np.concatenate((scored[:i], scored[i + 1 :]))) for i in range(scored.size)])
 
 
 def mean(values: Floats) -> float:
     """The mean, sum x / n, with a correctly rounded sum; a power of two keeps that in range and changes no bit."""
     exponent = _exponent(values)
-    return math.ldexp(math.fsum(np.ldexp(values, -exponent)) / values.size, exponent)
+    return math.ldexp(math.fsum(np.ldexp(values, -exponent).tolist()) / values.size, exponent)
 
 
 def std(values: Floats, ddof: int) -> float:
     """The standard deviation, sqrt(sum (x - mean)**2 / (n - ddof)), in the range of `mean`."""
     exponent = _exponent(values)
     scaled = np.ldexp(values, -exponent)
-    deviations = scaled - math.fsum(scaled) / scaled.size
-    return math.ldexp(math.sqrt(math.fsum(deviations**2) / (values.size - ddof)), exponent)
+    deviations = scaled - math.fsum(scaled.tolist()) / scaled.size
+    return math.ldexp(math.sqrt(math.fsum((deviations**2).tolist()) / (values.size - ddof)), exponent)
 
 
 def divisor(values: Floats, ddof: int, eps: float, eps_mode: str) -> float:
@@ -71,4 +71,4 @@ def weighted_sums(rewards: Floats, z_scores: Floats, weights: Floats) -> Floats:
 
 
 def _exponent(values: Floats) -> int:
-    return int(np.frexp(np.max(np.abs(values)))[1])
+    return math.frexp(np.abs(values).max())[1]
