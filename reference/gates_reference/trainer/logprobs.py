@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gates_reference.trainer import checkpointing, double, heads, lora
+from gates_reference.trainer.adapters import dropout
 
 
 class Slots(NamedTuple):
@@ -141,12 +142,19 @@ def _in_pieces(
 ) -> tuple[mx.array, mx.array]:
     """Do `_head_scores` for `rows` positions at a time; the logits of each piece are computed again for the gradient."""
 
-    def piece(part: Any, states: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
-        return _head_scores(part, states, mx.stop_gradient(ids), temperature, entropy=entropy)
+    def piece(start: int) -> tuple[mx.array, mx.array]:
+        def scores(part: Any, states: mx.array, ids: mx.array) -> tuple[mx.array, mx.array]:
+            with dropout.piece(part, start, total):
+                return _head_scores(part, states, mx.stop_gradient(ids), temperature, entropy=entropy)
 
-    run, trainable = checkpointing.recomputed(model, piece), heads.parameters(model)
-    starts = range(0, len(ids), rows)
-    done = [run(trainable, states[start : start + rows], ids[start : start + rows]) for start in starts]
+        end = start + rows
+        values: tuple[mx.array, mx.array] = checkpointing.recomputed(model, scores)(
+            trainable, states[start:end], ids[start:end]
+        )
+        return values
+
+    total, trainable = len(ids), heads.parameters(model)
+    done = [piece(start) for start in range(0, total, rows)]
     values, entropies = (mx.concatenate(list(column)) for column in zip(*done, strict=True))
     return values, entropies
 

@@ -13,6 +13,7 @@ from gates_reference import tiny_families
 from gates_reference.oracle import logprobs as oracle
 from gates_reference.trainer import heads, logprobs, lora
 from gates_reference.trainer import model as models
+from gates_reference.trainer.adapters import dropout
 
 pytestmark = pytest.mark.usefixtures("untouched")
 
@@ -100,19 +101,18 @@ def test_gradients_are_those_of_all_logits(family: str, head_rows: int | None) -
         assert float(mx.abs(fast[name] - want).max()) < 2e-4 * size + 1e-5, name
 
 
-def test_an_adapter_of_the_head_trains_in_pieces() -> None:
-    """The gradient of an untied head's adapter is the same in pieces as in one."""
-    batch, model = _batch(), _model("qwen3", targets=["lm_head"])
-    gradients = [
-        dict(
-            tree_flatten(
-                nn.value_and_grad(
-                    model, lambda rows=rows: _weighted(logprobs.scored(model, batch, 1.0, entropy=True, head_rows=rows))
-                )()[1]
-            )
-        )
-        for rows in (None, 4)
-    ]
+@pytest.mark.parametrize("probability", [0.0, 0.5], ids=["no-dropout", "dropout"])
+def test_an_adapter_of_the_head_trains_in_pieces(probability: float) -> None:
+    """The gradient of an untied head's adapter is the same in pieces as in one; pieces drop what the whole would."""
+    batch, model = _batch(), _model("qwen3", targets=["lm_head"], dropout=probability)
+    gradients = []
+    for rows in (None, 4):
+        with dropout.drawn(model, 7):
+            _, gradient = nn.value_and_grad(
+                model, lambda rows=rows: _weighted(logprobs.scored(model, batch, 1.0, entropy=True, head_rows=rows))
+            )()
+            mx.eval(gradient)
+        gradients.append(dict(tree_flatten(gradient)))
     for name, want in gradients[0].items():
         assert float(mx.abs(want).max()) > 0
         assert np.array(gradients[1][name]) == pytest.approx(np.array(want), abs=1e-4)

@@ -26,19 +26,29 @@ class Dropout(nn.Module):
         self.p = p
         self._key: mx.array | None = None
         self._shape: tuple[int, ...] | None = None
+        self._piece: tuple[int, int] | None = None
 
     def __call__(self, x: mx.array) -> mx.array:
         """Return x of any shape with elements dropped and the others divided by 1 - p."""
         if self._key is None:
             return x
-        self._shape = x.shape
-        kept = mx.random.bernoulli(1.0 - self.p, x.shape, key=self._key)
+        shape, start = list(x.shape), 0
+        if self._piece is not None:
+            start, shape[-2] = self._piece
+        self._shape = tuple(shape)
+        kept = mx.random.bernoulli(1.0 - self.p, self._shape, key=self._key)
+        if self._piece is not None:
+            kept = kept[..., start : start + x.shape[-2], :]
         return mx.where(kept, x * (1.0 / (1.0 - self.p)), mx.zeros((), x.dtype))
 
     def use(self, key: mx.array | None) -> None:
         """Draw masks by this key from now on; None switches dropout off."""
         self._key = key
         self._shape = None
+
+    def take(self, piece: tuple[int, int] | None) -> None:
+        """Take the next inputs as rows from `start` of an input with `rows`, given as (start, rows); None: as whole."""
+        self._piece = piece
 
     def mask(self) -> mx.array | None:
         """Return which elements of the last input are kept by the key in use, drawn again; None if there was no input."""
@@ -59,6 +69,19 @@ def drawn(model: Any, *numbers: int) -> Iterator[None]:
     finally:
         for _, module in modules:
             module.use(None)
+
+
+@contextlib.contextmanager
+def piece(model: Any, start: int, rows: int) -> Iterator[None]:
+    """Drop what would be dropped of an input with `rows` rows, whose rows from `start` the adapters see inside the block."""
+    modules = [module for _, module in model.named_modules() if isinstance(module, Dropout)]
+    for module in modules:
+        module.take((start, rows))
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.take(None)
 
 
 def masks(model: Any) -> dict[str, NDArray[np.bool_]]:

@@ -74,7 +74,7 @@ class Adapter(Section):
     b_std: NotNegative = 0.0
     dropout: BelowOne = 0.0
     """The probability with which an update drops an element of an adapter's input (PEFT's `lora_dropout`); never in rollouts, nor in
-    old and reference log-probs. Masks are drawn by `seed`, and depend on how a step is split (`loop.micro_batch_rows`, `loop.head_rows`).
+    old and reference log-probs. Masks are drawn by `seed`, and depend on how a step is split (`loop.micro_batch_rows`).
     Each adapted layer keeps a copy of its input, which the memory estimate leaves out."""
     targets: list[str] = Field(default_factory=list)
     """Names like "q_proj" or "mlp.down_proj"; empty: every projection of every block."""
