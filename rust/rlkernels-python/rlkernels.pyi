@@ -384,8 +384,9 @@ def selective_log_softmax_backward(
 
     Returns:
         Shape and type of `logits`, half types rounded to nearest, ties to even; bfloat16 as the type of the package
-        ml_dtypes. Before that rounding the error is at most k * 2u * (|g| * ([v = id] + p) + |g_H| * p * (|log p| + H))
-        / tau, subnormal results aside.
+        ml_dtypes. Before that rounding the error is at most k * 2u * (sum |g| * (|[v = id] - p| + p * c) + |g_H| * p *
+        ((1 + c) * |log p + H| + c + max(1, H))) / tau, subnormal results aside; c = (M - x_v) / tau + max(1, log sum
+        exp((x - M) / tau)), and M, k and u are those of `selective_log_softmax`.
 
     Raises:
         TypeError: not arrays of these types, or bfloat16 without the package ml_dtypes.
