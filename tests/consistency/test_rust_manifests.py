@@ -32,7 +32,7 @@ def test_the_crate_has_the_lints_of_the_workspace(crate: str) -> None:
     assert manifest(crate)["lints"] == {"workspace": True}
 
 
-def test_the_published_crate_says_where_its_documentation_is() -> None:
-    """`cargo package` warns where it does not."""
+def test_the_published_crate_describes_itself() -> None:
+    """What `cargo package` takes from the manifest; addresses follow with the first public one."""
     package = manifest("rlkernels")["package"]
-    assert {"description", "license", "readme", "documentation", "keywords", "categories"} <= set(package)
+    assert {"description", "license", "readme", "keywords", "categories", "include"} <= set(package)
