@@ -3,8 +3,9 @@
 Arrays are those of NumPy, and of any library that offers DLPack for memory that the CPU reads: torch's CPU tensors, MLX
 arrays (one that is still lazy is evaluated by the call). An array is read in place, however large, where it is
 C-contiguous, aligned and of native byte order; otherwise it is copied once, up to 2**31 elements. At most 8 dimensions.
-Where the meaning is plain, more is taken: lists and tuples of numbers (of the other arguments' type, else float64),
-masks of 0 and 1, integer rewards (as float64), `-` and `_` for each other in names. Nothing else is converted silently:
+Where the meaning is plain, more is taken: lists and tuples of numbers (of the other arguments' type, else float64), what
+`numpy.asarray` makes an array of (a pandas Series), masks of 0 and 1, integer and boolean rewards (as float64), float16 and
+bfloat16 log-probabilities (as the float32 numbers that they are), `-` and `_` for each other in names. Nothing else is converted silently:
 another element type is a `TypeError` that names the remedy, a wrong value a `ValueError` that shows it. A masked array, a
 tensor on a GPU or one that requires grad is refused, with the call that helps.
 
@@ -13,20 +14,41 @@ input; it is returned. After an error it holds anything.
 
 float32 data is computed in float64 and rounded once; float64 data uses error-free differences and compensated sums.
 
+Ctrl-C acts when a call ends: no call stops midway, and the longest take as long as their arrays ask for.
+
 Large inputs are worked on without the GIL. As with NumPy's own functions, keeping other threads from writing to an input
 or to `out` meanwhile is the caller's business: the result would be meaningless, or a `RuntimeError` says so. Results never depend on how many
 threads call at once. Interpreters without a GIL are not supported: the wheel does not load there.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, final, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, SupportsIndex, TypeAlias, TypedDict, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+class SupportsDLPack(Protocol):
+    """An array of any library in the CPU's memory: NumPy, torch, MLX; exists in this stub only."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[Any, Any]: ...
+
+class SupportsArray(Protocol):
+    """What numpy.asarray makes an array of, as a pandas Series; exists in this stub only."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NDArray[Any]: ...
+
+__version__: str
+
 _Float = TypeVar("_Float", np.float32, np.float64)
-_Mask: TypeAlias = NDArray[np.bool_ | np.integer | np.floating] | Sequence[Any]
-_Integers: TypeAlias = NDArray[np.integer] | Sequence[Any]
+# Which element types an argument may have stands in its description: a checker does not see those of other libraries.
+_Foreign: TypeAlias = SupportsDLPack | SupportsArray
+_List: TypeAlias = Sequence[float] | Sequence[Sequence[float]]
+_Numbers: TypeAlias = _Foreign | _List
+_Mask: TypeAlias = _Numbers
+_Integers: TypeAlias = _Foreign | Sequence[SupportsIndex] | Sequence[Sequence[SupportsIndex]]
+_Single: TypeAlias = NDArray[np.float32] | Any  # Any: a NumPy scalar in place of an array of shape ()
+_Double: TypeAlias = NDArray[np.float64] | Any
 
 class BuildInfo(TypedDict):
     """What `build_info` returns; exists in this stub only."""
@@ -88,7 +110,19 @@ def set_threads(threads: int) -> int:
 
 @overload
 def group_advantages(
-    rewards: NDArray[np.integer] | Sequence[float],
+    rewards: NDArray[_Float],
+    group_size: int,
+    *,
+    scale: Literal["group", "batch", "none"] = "group",
+    ddof: int = 1,
+    eps: float = 1e-4,
+    eps_mode: Literal["add", "inside", "threshold"] = "add",
+    baseline: Literal["mean", "leave-one-out"] = "mean",
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float]: ...
+@overload
+def group_advantages(
+    rewards: NDArray[np.integer | np.bool] | Sequence[float],
     group_size: int,
     *,
     scale: Literal["group", "batch", "none"] = "group",
@@ -100,7 +134,7 @@ def group_advantages(
 ) -> NDArray[np.float64]: ...
 @overload
 def group_advantages(
-    rewards: NDArray[_Float],
+    rewards: _Numbers,
     group_size: int,
     *,
     scale: Literal["group", "batch", "none"] = "group",
@@ -108,8 +142,8 @@ def group_advantages(
     eps: float = 1e-4,
     eps_mode: Literal["add", "inside", "threshold"] = "add",
     baseline: Literal["mean", "leave-one-out"] = "mean",
-    out: NDArray[_Float] | None = None,
-) -> NDArray[_Float]:
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
     """Advantages A_i = (R_i - baseline_i) / divisor of prompt-major rewards; the defaults are TRL's choice.
 
     A NaN reward means "not scored": left out of every mean and std, its own advantage 0. A group whose scored rewards
@@ -117,7 +151,7 @@ def group_advantages(
     Sources: DeepSeekMath (arXiv 2402.03300, eq. 3), Dr. GRPO (arXiv 2503.20783), RLOO (arXiv 2402.14740).
 
     Args:
-        rewards: shape (B,), float32, float64 or integers; `group_size` rewards of one prompt after the other.
+        rewards: shape (B,), float32, float64, integers or booleans; `group_size` rewards of one prompt after the other.
         group_size: completions per prompt, at least 1, at least 2 with "leave-one-out".
         scale: divide by the std of the group, of all scored rewards of the batch, or by 1.
         ddof: the variance divides by n - ddof, 0 or 1; n counts scored rewards.
@@ -135,9 +169,10 @@ def group_advantages(
         ValueError: empty or infinite rewards, a length that `group_size` does not divide, an unknown or illegal option.
     """
 
+@overload
 def normalise_then_sum(
     rewards: NDArray[_Float],
-    weights: NDArray[_Float],
+    weights: _Numbers,
     group_size: int,
     *,
     group_ddof: int,
@@ -145,7 +180,19 @@ def normalise_then_sum(
     batch_ddof: int,
     batch_eps: float,
     out: NDArray[_Float] | None = None,
-) -> NDArray[_Float]:
+) -> NDArray[_Float]: ...
+@overload
+def normalise_then_sum(
+    rewards: _Numbers,
+    weights: _Numbers,
+    group_size: int,
+    *,
+    group_ddof: int,
+    group_eps: float,
+    batch_ddof: int,
+    batch_eps: float,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
     """Advantages of several reward functions: each normalised in its group, their weighted sum over the batch.
 
     Column f gives z = (R - mean of its group) / (std + group_eps), row i the sum y_i of `weights[f] * z[i, f]`, and the
@@ -171,18 +218,32 @@ def normalise_then_sum(
         ValueError: no rewards, shapes that do not fit, infinite rewards or weights, an illegal option.
     """
 
+@overload
 def gae(
-    rewards: NDArray[_Float],
+    rewards: _Numbers,
     values: NDArray[_Float],
     *,
     gamma: float,
     lam: float,
-    bootstrap: NDArray[_Float] | None = None,
+    bootstrap: _Numbers | None = None,
     terminal: _Mask | None = None,
     mask: _Mask | None = None,
     lengths: _Integers | None = None,
     out: NDArray[_Float] | None = None,
-) -> NDArray[_Float]:
+) -> NDArray[_Float]: ...
+@overload
+def gae(
+    rewards: _Numbers,
+    values: _Numbers,
+    *,
+    gamma: float,
+    lam: float,
+    bootstrap: _Numbers | None = None,
+    terminal: _Mask | None = None,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
     """Generalised advantage estimates of the tokens of each row.
 
     With t+ the next token of the row, `delta[t] = rewards[t] + gamma * (1 - terminal[t]) * values[t+] - values[t]` and
@@ -213,29 +274,42 @@ def gae(
 @overload
 def token_kl(
     policy: NDArray[_Float],
-    reference: NDArray[_Float],
+    reference: _Numbers,
     *,
     estimator: Literal["k1", "k2", "k3"],
     mask: _Mask | None = None,
     lengths: _Integers | None = None,
     reduction: Literal["none"] = "none",
-    old: NDArray[_Float] | None = None,
+    old: _Numbers | None = None,
     kl_ratio: Literal["none", "token", "sequence"] = "none",
     out: NDArray[_Float] | None = None,
 ) -> NDArray[_Float]: ...
 @overload
 def token_kl(
     policy: NDArray[_Float],
-    reference: NDArray[_Float],
+    reference: _Numbers,
+    *,
+    estimator: Literal["k1", "k2", "k3"],
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
+    reduction: Literal["sum", "mean"],
+    old: _Numbers | None = None,
+    kl_ratio: Literal["none", "token", "sequence"] = "none",
+    out: NDArray[_Float] | None = None,
+) -> NDArray[_Float] | Any: ...
+@overload
+def token_kl(
+    policy: _Numbers,
+    reference: _Numbers,
     *,
     estimator: Literal["k1", "k2", "k3"],
     mask: _Mask | None = None,
     lengths: _Integers | None = None,
     reduction: Literal["none", "sum", "mean"] = "none",
-    old: NDArray[_Float] | None = None,
+    old: _Numbers | None = None,
     kl_ratio: Literal["none", "token", "sequence"] = "none",
-    out: NDArray[_Float] | None = None,
-) -> NDArray[_Float] | _Float:
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any] | Any:
     """KL(policy || reference) from samples of the policy, with d = reference - policy.
 
     k1 = -d, k2 = d**2 / 2, k3 = exp(d) - 1 - d (Schulman, "Approximating KL Divergence", 2020). k3 is the series
@@ -269,12 +343,20 @@ def token_kl(
         ValueError: shapes that differ, `mask` and `lengths` together, a length out of range, an unknown option.
     """
 
+@overload
 def full_kl(
     policy_logprobs: NDArray[_Float],
-    reference_logprobs: NDArray[_Float],
+    reference_logprobs: _Numbers,
     *,
     out: NDArray[_Float] | None = None,
-) -> NDArray[_Float] | _Float:
+) -> NDArray[_Float] | Any: ...
+@overload
+def full_kl(
+    policy_logprobs: _Numbers,
+    reference_logprobs: _Numbers,
+    *,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any] | Any:
     """KL(policy || reference) = sum_v p_v (log p_v - log q_v) over the whole vocabulary.
 
     A token that the policy cannot draw (-inf) adds 0, whatever the reference; one that it can and the reference cannot
@@ -302,7 +384,7 @@ def selective_log_softmax(
     temperature: float = 1.0,
     entropy: Literal[False] = False,
     ignore_index: int | None = None,
-) -> NDArray[np.float64] | np.float64: ...
+) -> _Double: ...
 @overload
 def selective_log_softmax(
     logits: NDArray[np.float64],
@@ -311,25 +393,52 @@ def selective_log_softmax(
     temperature: float = 1.0,
     entropy: Literal[True],
     ignore_index: int | None = None,
-) -> tuple[NDArray[np.float64] | np.float64, NDArray[np.float64] | np.float64]: ...
+) -> tuple[_Double, _Double]: ...
 @overload
 def selective_log_softmax(
-    logits: NDArray[np.floating],
-    ids: _Integers,
-    *,
-    temperature: float = 1.0,
-    entropy: Literal[True],
-    ignore_index: int | None = None,
-) -> tuple[NDArray[np.float32] | np.float32, NDArray[np.float32] | np.float32]: ...
-@overload
-def selective_log_softmax(
-    logits: NDArray[np.floating],
+    logits: NDArray[np.float16 | np.float32],
     ids: _Integers,
     *,
     temperature: float = 1.0,
     entropy: Literal[False] = False,
     ignore_index: int | None = None,
-) -> NDArray[np.float32] | np.float32:
+) -> _Single: ...
+@overload
+def selective_log_softmax(
+    logits: NDArray[np.float16 | np.float32],
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[True],
+    ignore_index: int | None = None,
+) -> tuple[_Single, _Single]: ...
+@overload
+def selective_log_softmax(
+    logits: _Numbers,
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[False] = False,
+    ignore_index: int | None = None,
+) -> NDArray[Any] | Any: ...
+@overload
+def selective_log_softmax(
+    logits: _Numbers,
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: Literal[True],
+    ignore_index: int | None = None,
+) -> tuple[NDArray[Any] | Any, NDArray[Any] | Any]: ...
+@overload
+def selective_log_softmax(
+    logits: _Numbers,
+    ids: _Integers,
+    *,
+    temperature: float = 1.0,
+    entropy: bool = False,
+    ignore_index: int | None = None,
+) -> NDArray[Any] | tuple[NDArray[Any] | Any, NDArray[Any] | Any] | Any:
     """The log-probability of each row's tokens, x_id / tau - log sum_v exp(x_v / tau), and its distribution's entropy.
 
     The logits are read once, in place, and nothing of their size is stored. float16, bfloat16 and float32 are computed in
@@ -358,15 +467,15 @@ def selective_log_softmax(
     """
 
 def selective_log_softmax_backward(
-    logits: NDArray[np.floating],
+    logits: _Numbers,
     ids: _Integers,
-    grad_logprobs: NDArray[_Float],
+    grad_logprobs: _Numbers,
     *,
     temperature: float = 1.0,
-    grad_entropy: NDArray[_Float] | None = None,
+    grad_entropy: _Numbers | None = None,
     ignore_index: int | None = None,
-    out: NDArray[np.floating] | None = None,
-) -> NDArray[np.floating]:
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any]:
     """The gradient for the logits: (g * (onehot(id) - p) - g_H * p * (log p + H)) / tau, streamed.
 
     With K ids of a row the first term is a sum over them. A row whose every g and g_H are 0 gets exactly 0 and is not read: masked tokens may hold anything. A logit of -inf that is
@@ -384,8 +493,9 @@ def selective_log_softmax_backward(
 
     Returns:
         Shape and type of `logits`, half types rounded to nearest, ties to even; bfloat16 as the type of the package
-        ml_dtypes. Before that rounding the error is at most k * 2u * (|g| * ([v = id] + p) + |g_H| * p * (|log p| + H))
-        / tau, subnormal results aside.
+        ml_dtypes. Before that rounding the error is at most k * 2u * (sum |g| * (|[v = id] - p| + p * c) + |g_H| * p *
+        ((1 + c) * |log p + H| + c + max(1, H))) / tau, subnormal results aside; c = (M - x_v) / tau + max(1, log sum
+        exp((x - M) / tau)), and M, k and u are those of `selective_log_softmax`.
 
     Raises:
         TypeError: not arrays of these types, or bfloat16 without the package ml_dtypes.
@@ -394,7 +504,7 @@ def selective_log_softmax_backward(
 
 @overload
 def pack_sequences(
-    lengths: NDArray[np.integer],
+    lengths: _Integers,
     max_length: int,
     *,
     strategy: Literal["first-fit-decreasing", "best-fit-decreasing", "wrapped"] = "first-fit-decreasing",
@@ -402,7 +512,7 @@ def pack_sequences(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], float, NDArray[np.int64], NDArray[np.int64]]: ...
 @overload
 def pack_sequences(
-    lengths: NDArray[np.integer],
+    lengths: _Integers,
     max_length: int,
     *,
     strategy: Literal["first-fit-decreasing", "best-fit-decreasing"] = "first-fit-decreasing",
@@ -440,7 +550,7 @@ def pack_sequences(
             unknown option.
     """
 
-def philox4x32_10(counter: NDArray[np.integer], key: NDArray[np.integer]) -> NDArray[np.uint32]:
+def philox4x32_10(counter: _Integers, key: _Integers) -> NDArray[np.uint32]:
     """Philox 4x32-10 maps a counter of four words and a key of two to four words that look random.
 
     Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
@@ -458,12 +568,12 @@ def philox4x32_10(counter: NDArray[np.integer], key: NDArray[np.integer]) -> NDA
     """
 
 def uniforms(
-    seed: int,
-    round_: int | NDArray[np.integer],
-    prompt: int | NDArray[np.integer],
-    sample: int | NDArray[np.integer],
-    token: int | NDArray[np.integer],
-) -> NDArray[np.float64]:
+    seed: SupportsIndex,
+    round_: SupportsIndex | _Integers,
+    prompt: SupportsIndex | _Integers,
+    sample: SupportsIndex | _Integers,
+    token: SupportsIndex | _Integers,
+) -> NDArray[np.float64] | Any:
     """The uniform of token t of sample j of prompt i, the same in every batch and every order.
 
     Philox with key = (seed mod 2**32, seed div 2**32) and counter = (token, sample, prompt, round) gives the words
@@ -486,12 +596,12 @@ def uniforms(
     """
 
 def xtc_coins(
-    seed: int,
-    round_: int | NDArray[np.integer],
-    prompt: int | NDArray[np.integer],
-    sample: int | NDArray[np.integer],
-    token: int | NDArray[np.integer],
-) -> NDArray[np.float64]:
+    seed: SupportsIndex,
+    round_: SupportsIndex | _Integers,
+    prompt: SupportsIndex | _Integers,
+    sample: SupportsIndex | _Integers,
+    token: SupportsIndex | _Integers,
+) -> NDArray[np.float64] | Any:
     """The coin that decides whether XTC acts on a draw: as `uniforms`, of words 2 (high) and 3 of the same counter.
 
     Args:
@@ -511,7 +621,7 @@ def xtc_coins(
 
 @overload
 def filtered_logprobs(
-    logits: NDArray[np.floating],
+    logits: _Numbers,
     *,
     order: Literal["hf", "mlx-lm"],
     temperature: float,
@@ -520,21 +630,21 @@ def filtered_logprobs(
     min_p: float = 0.0,
     xtc_probability: float = 0.0,
     xtc_threshold: float = 0.1,
-    xtc_coin: NDArray[np.floating] | None = None,
+    xtc_coin: _Numbers | None = None,
     repetition_penalty: float = 1.0,
-    history: NDArray[np.integer] | None = None,
+    history: _Integers | None = None,
     ties: Literal["library", "all", "lower-id"] = "library",
     min_tokens_to_keep: int = 1,
-    xtc_special_tokens: NDArray[np.integer] | None = None,
+    xtc_special_tokens: _Integers | None = None,
     presence_penalty: float = 0.0,
     frequency_penalty: float = 0.0,
-    generated: NDArray[np.integer] | None = None,
-    logit_bias: NDArray[np.floating] | None = None,
-    out: NDArray[np.float32],
-) -> NDArray[np.float32]: ...
+    generated: _Integers | None = None,
+    logit_bias: _Numbers | Mapping[int, float] | None = None,
+    out: NDArray[_Float],
+) -> NDArray[_Float]: ...
 @overload
 def filtered_logprobs(
-    logits: NDArray[np.floating],
+    logits: _Numbers,
     *,
     order: Literal["hf", "mlx-lm"],
     temperature: float,
@@ -543,25 +653,25 @@ def filtered_logprobs(
     min_p: float = 0.0,
     xtc_probability: float = 0.0,
     xtc_threshold: float = 0.1,
-    xtc_coin: NDArray[np.floating] | None = None,
+    xtc_coin: _Numbers | None = None,
     repetition_penalty: float = 1.0,
-    history: NDArray[np.integer] | None = None,
+    history: _Integers | None = None,
     ties: Literal["library", "all", "lower-id"] = "library",
     min_tokens_to_keep: int = 1,
-    xtc_special_tokens: NDArray[np.integer] | None = None,
+    xtc_special_tokens: _Integers | None = None,
     presence_penalty: float = 0.0,
     frequency_penalty: float = 0.0,
-    generated: NDArray[np.integer] | None = None,
-    logit_bias: NDArray[np.floating] | None = None,
-    out: NDArray[np.float64] | None = None,
+    generated: _Integers | None = None,
+    logit_bias: _Numbers | Mapping[int, float] | None = None,
+    out: None = None,
 ) -> NDArray[np.float64]:
     """The log-probabilities that the filters leave, each filter on the distribution renormalised over the survivors.
 
     "hf": penalties, temperature, top-k, top-p, min-p, XTC. "mlx-lm": penalties, then on the
     untempered distribution top-p, min-p, XTC, top-k, and the temperature last. Temperature 0 puts all mass on the
     lowest id of the maximum of the penalised logits; no other filter acts. All is computed in float64, whatever the
-    logits' type; no row is sorted. Each thread keeps scratch memory of about 40 bytes per token of the largest
-    vocabulary that it has seen.
+    logits' type; no row is sorted. Each thread of a call uses scratch memory of about 40 bytes per token of the
+    vocabulary. It is given back when the call ends, but for up to 8 MiB that the calling thread keeps for its next call.
 
     Args:
         logits: shape (B, V), float16, bfloat16, float32 or float64; finite, or -inf for a token that cannot be drawn.
@@ -589,8 +699,8 @@ def filtered_logprobs(
         presence_penalty: subtracted once from the logit of every token of `generated`; 0.0 disables. OpenAI's API.
         frequency_penalty: subtracted from the logit of a token as often as it is in `generated`; 0.0 disables.
         generated: shape (B, H), ids, -1 for none. vLLM counts the completion's tokens, mlx-lm the prompt's too.
-        logit_bias: shape (V,), finite or -inf, added to every row's logits first; then `repetition_penalty` acts, then
-            the two other penalties, as in vLLM and mlx-lm.
+        logit_bias: shape (V,), or a dict from ids to numbers, 0 for the others; finite or -inf, added to every row's
+            logits first; then `repetition_penalty` acts, then the two other penalties, as in vLLM and mlx-lm.
         out: where the result goes, float64 or float32: half the memory, the nearest float32 of what float64 holds.
 
     Returns:
@@ -603,8 +713,8 @@ def filtered_logprobs(
     """
 
 def sample_tokens(
-    logits: NDArray[np.floating],
-    uniforms: NDArray[np.floating],
+    logits: _Numbers,
+    uniforms: _Numbers,
     *,
     order: Literal["hf", "mlx-lm"],
     temperature: float,
@@ -613,16 +723,16 @@ def sample_tokens(
     min_p: float = 0.0,
     xtc_probability: float = 0.0,
     xtc_threshold: float = 0.1,
-    xtc_coin: NDArray[np.floating] | None = None,
+    xtc_coin: _Numbers | None = None,
     repetition_penalty: float = 1.0,
-    history: NDArray[np.integer] | None = None,
+    history: _Integers | None = None,
     ties: Literal["library", "all", "lower-id"] = "library",
     min_tokens_to_keep: int = 1,
-    xtc_special_tokens: NDArray[np.integer] | None = None,
+    xtc_special_tokens: _Integers | None = None,
     presence_penalty: float = 0.0,
     frequency_penalty: float = 0.0,
-    generated: NDArray[np.integer] | None = None,
-    logit_bias: NDArray[np.floating] | None = None,
+    generated: _Integers | None = None,
+    logit_bias: _Numbers | Mapping[int, float] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The token of each row that its uniform draws from the filtered distribution, by inverse transform.
 
@@ -659,15 +769,26 @@ def sample_tokens(
         ValueError: as `filtered_logprobs`, or a uniform outside [0, 1).
     """
 
+@overload
 def importance_ratio(
     policy: NDArray[_Float],
-    old: NDArray[_Float],
+    old: _Numbers,
     *,
     level: Literal["token", "seq_mean", "seq_sum"],
     mask: _Mask | None = None,
     lengths: _Integers | None = None,
     out: NDArray[_Float] | None = None,
-) -> NDArray[_Float] | _Float:
+) -> NDArray[_Float] | Any: ...
+@overload
+def importance_ratio(
+    policy: _Numbers,
+    old: _Numbers,
+    *,
+    level: Literal["token", "seq_mean", "seq_sum"],
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any] | Any:
     """Importance ratios are exp(policy - old) of a token, of the mean over a sequence or of the sum over it.
 
     The error is at most k * 2u * |r|, of a sequence's k * 2u * |r| * (1 + u * sum |policy - old|), k = 4 for float32, 8
@@ -692,9 +813,10 @@ def importance_ratio(
         ValueError: shapes that differ, `mask` and `lengths` together, a length out of range, an unknown level.
     """
 
+@overload
 def importance_weights(
     old: NDArray[_Float],
-    sampling: NDArray[_Float],
+    sampling: _Numbers,
     *,
     correction: Literal["tis", "mis"],
     level: Literal["token", "seq_sum"],
@@ -703,7 +825,20 @@ def importance_weights(
     mask: _Mask | None = None,
     lengths: _Integers | None = None,
     out: NDArray[_Float] | None = None,
-) -> NDArray[_Float] | _Float:
+) -> NDArray[_Float] | Any: ...
+@overload
+def importance_weights(
+    old: _Numbers,
+    sampling: _Numbers,
+    *,
+    correction: Literal["tis", "mis"],
+    level: Literal["token", "seq_sum"],
+    c_min: float | None = None,
+    c_max: float,
+    mask: _Mask | None = None,
+    lengths: _Integers | None = None,
+    out: NDArray[Any] | None = None,
+) -> NDArray[Any] | Any:
     """Off-policy weights are ratios exp(old - sampling), clamped to their bounds (TIS) or kept inside them (MIS).
 
     MIS gives 0 outside; the bounds themselves are inside. A NaN in `sampling`, where the sampler recorded nothing,
@@ -731,12 +866,12 @@ def importance_weights(
     """
 
 def ratio_statistics(
-    policy: NDArray[_Float],
-    behaviour: NDArray[_Float],
+    policy: _Numbers,
+    behaviour: _Numbers,
     *,
     epsilon_low: float,
     epsilon_high: float,
-    advantages: NDArray[_Float] | None = None,
+    advantages: _Numbers | None = None,
     mask: _Mask | None = None,
     lengths: _Integers | None = None,
 ) -> dict[str, float]:
@@ -794,11 +929,11 @@ class PolicyLoss:
     def metrics(self) -> dict[str, float]: ...
 
 def policy_loss(
-    policy: NDArray[_Float],
+    policy: _Numbers,
     *,
-    old: NDArray[_Float] | None = None,
-    reference: NDArray[_Float] | None = None,
-    advantages: NDArray[_Float],
+    old: _Numbers | None = None,
+    reference: _Numbers | None = None,
+    advantages: _Numbers,
     mask: _Mask | None = None,
     lengths: _Integers | None = None,
     row_mask: _Mask | None = None,
@@ -814,11 +949,11 @@ def policy_loss(
     dapo_denominator: Literal["global", "group", "trl"] | None = None,
     group_size: int | None = None,
     tokens_in_step: float | None = None,
-    weights: NDArray[_Float] | None = None,
+    weights: _Numbers | None = None,
     cispo_bound: Literal["relative", "absolute"] | None = None,
     sapo_temperature_positive: float | None = None,
     sapo_temperature_negative: float | None = None,
-    out: NDArray[_Float] | None = None,
+    out: NDArray[Any] | None = None,
 ) -> PolicyLoss:
     """The loss of a step is sum_i a_i sum_t (w l + beta KL), returned with its gradient from one pass.
 
@@ -835,7 +970,7 @@ def policy_loss(
         policy: log-probabilities in nats, shape (T,) or (B, T), float32 or float64: the variable of the gradient.
         old: the behaviour policy's, constant; None is on-policy: every ratio is 1, with its gradient alive.
         reference: the reference model's; not read where `beta` is 0.
-        advantages: A, shape (B,); or the shape of `policy` where a row has more than one ratio.
+        advantages: A, shape (B,) or (B, 1); or the shape of `policy` where a row has more than one ratio.
         mask: as in `importance_ratio`.
         lengths: as in `token_kl`.
         row_mask: bool, or 0 and 1, shape (B,): a row where it is False has no tokens, as TRL's truncated completions: it

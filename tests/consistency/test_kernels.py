@@ -21,7 +21,14 @@ pytestmark = pytest.mark.fast
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = "reference/gates_reference/kernels.py"
 STUB = "rust/rlkernels-python/rlkernels.pyi"
-HOUSEKEEPING = {"available_isas", "build_info", "set_threads", "use_isa", "PolicyLoss"}  # without computation
+HOUSEKEEPING = {
+    "available_isas",
+    "build_info",
+    "set_threads",
+    "use_isa",
+    "PolicyLoss",
+    "__version__",
+}  # without computation
 BY_GATE = {"sample_tokens"}  # its gate calls the oracle twice: for the probabilities, then for the draw
 OPS = {op.name: op for gate in load().gates.values() for op in gate.ops}
 

@@ -96,9 +96,12 @@ class TestNumbers:
     @pytest.mark.parametrize(
         ("value", "error", "message"),
         [
-            (["1"], TypeError, "`rewards` holds an element of type str, must hold float32, float64 or integers"),
+            (
+                ["1"],
+                TypeError,
+                "`rewards` holds an element of type str, must hold float32, float64, integers or booleans",
+            ),
             ([None], TypeError, "`rewards` holds an element of type NoneType"),
-            ([True], TypeError, "`rewards` holds an element of type bool"),
             ([np.ma.masked_array([1.0], [True])], TypeError, "`rewards` holds an element of type MaskedArray"),
             (
                 [[1.0], [1.0, 2.0]],

@@ -94,7 +94,6 @@ class TestTypes:
     @pytest.mark.parametrize(
         ("rewards", "found"),
         [
-            pytest.param(np.array([True, False]), "an array of bool", id="bool"),
             pytest.param(np.array([1, 0], np.float16), "an array of float16", id="half"),
             pytest.param(np.array([1, 0], ml_dtypes.bfloat16), "an array of bfloat16", id="bfloat16"),
             pytest.param(np.array([1, 0], np.longdouble), "an array of (float128|longdouble|float64)", id="long"),

@@ -34,7 +34,7 @@ def parameters(function: ast.FunctionDef) -> list[tuple[str, str, object]]:
 
 def test_the_stub_names_what_the_module_has() -> None:
     """Neither a function without a stub nor a stub without a function; classes have stubs too."""
-    assert sorted([*stub_functions(), "PolicyLoss"]) == sorted(rlkernels.__all__)
+    assert sorted([*stub_functions(), "PolicyLoss", "__version__"]) == sorted(rlkernels.__all__)
 
 
 def test_signatures_and_defaults_are_those_of_the_stub() -> None:

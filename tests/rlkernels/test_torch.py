@@ -50,6 +50,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("lengths", ["float32", [[0.5, 0], [0, -1]]]),
         ("empty", ["float32", []]),
         ("detached parameter", ["float32", [0.5, -1, 0, -1]]),
+        ("bfloat16", ["float32", [0.5, -1, 0, -1]]),
+        ("boolean rewards", [-1.0, 1.0]),
     ],
 )
 def test_accepted(found: dict[str, Any], case: str, want: Any) -> None:
@@ -61,7 +63,7 @@ def test_accepted(found: dict[str, Any], case: str, want: Any) -> None:
     ("case", "error", "remedy"),
     [
         ("parameter", "ValueError: `policy` is a torch.nn.parameter.Parameter", "pass policy.detach()"),
-        ("bfloat16", "TypeError: `policy` is a torch.Tensor of torch.bfloat16", "convert it in its own library"),
+        ("integers", "TypeError: `policy` is a torch.Tensor of torch.int64", "convert it in its own library"),
         ("meta", "ValueError: `policy` is a torch.Tensor of torch.float32, must be readable", "convert it"),
         ("sparse", "ValueError: `policy` is a torch.Tensor of torch.float32, must be readable", "convert it"),
         ("negated", "ValueError: `policy` is a torch.Tensor of torch.float32 that is a negated view", "resolve_neg()"),

@@ -34,6 +34,8 @@ FOUND = {
     "detached parameter": k1(torch.nn.Parameter(POLICY).detach()),
     "parameter": k1(torch.nn.Parameter(POLICY)),
     "bfloat16": k1(POLICY.bfloat16()),
+    "boolean rewards": rlkernels.group_advantages(torch.tensor([False, True]), 2, ddof=0, eps=0.0).tolist(),
+    "integers": k1(POLICY.long()),
     "meta": k1(POLICY.to("meta")),
     "sparse": k1(POLICY.to_sparse()),
     "negated": k1(torch.complex(POLICY, POLICY).conj().imag),

@@ -77,7 +77,8 @@ QUANTITIES = {
     "tokens wrongly kept or removed": Bound("exact", "no threshold lies within a rounding of these tokens", 0),
     "log-prob error in 2u·S (float64)": Bound(
         "derived",
-        "k·2u·S with S = (M − x)/min(τ, 1) + log Σ + max(1, −lp of the likeliest); k = 8",
+        'k·2u·S with S of docs/definitions.md, "The scales": the logits with bias and penalties, log V and the likeliest '
+        "token's log-prob; k = 8",
         8.0,
         level="precision",
     ),
@@ -144,7 +145,7 @@ def least(filters: str) -> dict[str, Any]:
 
 
 def scale(inputs: dict[str, Any], want: Array) -> Array:
-    """Return S (B, V): the size of the terms of a log-prob of the filtered distribution."""
+    """Return S (B, V) of docs/definitions.md, "The scales": the size of the terms of a filtered log-prob."""
     likeliest = want.max(axis=-1, keepdims=True)
     logits = np.where(inputs["logits"] > -np.inf, inputs["logits"], 0.0).astype(np.float64)
     if inputs.get("logit_bias") is not None:
@@ -154,8 +155,8 @@ def scale(inputs: dict[str, Any], want: Array) -> Array:
         logits = (
             np.abs(logits) + abs(inputs.get("presence_penalty", 0.0)) + most * abs(inputs.get("frequency_penalty", 0.0))
         )
-    spread = np.max(np.abs(logits), axis=-1, keepdims=True) * max(inputs["repetition_penalty"], 1.0)
-    far = (spread + np.abs(logits) * inputs["repetition_penalty"]) / min(inputs["temperature"] or 1.0, 1.0)
+    sizes = np.abs(logits) * max(inputs["repetition_penalty"], 1.0 / inputs["repetition_penalty"])
+    far = (np.max(sizes, axis=-1, keepdims=True) + sizes) / min(inputs["temperature"] or 1.0, 1.0)
     return np.asarray(far + np.log(logits.shape[-1]) + np.maximum(1.0, -likeliest))
 
 

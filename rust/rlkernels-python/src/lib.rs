@@ -39,10 +39,11 @@ mod rlkernels {
     #[pymodule_export]
     use super::sampling::{filtered_logprobs, sample_tokens};
 
-    use super::{Bound, PyModule, PyResult};
+    use super::{Bound, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_init]
-    fn prepare(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn prepare(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", ::rlkernels::build_info::VERSION)?;
         super::errors::remember_panics();
         super::build_info::check_environment()
     }

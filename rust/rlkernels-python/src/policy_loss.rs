@@ -178,8 +178,10 @@ fn computed<'py, T: Element + Float>(
         policy: policy.as_slice(),
         old: old.as_ref().map(Array::as_slice),
         reference: reference.as_ref().map(Array::as_slice),
-        advantages: signal(&advantages, layout),
-        weights: weights.as_ref().map(|weights| signal(weights, layout)),
+        advantages: signal(&advantages, policy, layout),
+        weights: weights
+            .as_ref()
+            .map(|weights| signal(weights, policy, layout)),
         rows: layout.rows(),
     };
     let slots = step.policy.len();
@@ -201,7 +203,8 @@ fn constants<'py, T: Element>(
 ) -> PyResult<Array<'py, T>> {
     let array = policy.of_type(name, value)?;
     let rows = Shape::line(layout.rows().count());
-    if **array.shape() == *rows || **array.shape() == **policy.shape() {
+    let column = [rows[0], 1];
+    if [&rows[..], &policy.shape()[..], &column].contains(&&array.shape()[..]) {
         return Ok(array);
     }
     Err(pyo3::exceptions::PyValueError::new_err(format!(
@@ -212,12 +215,17 @@ fn constants<'py, T: Element>(
     )))
 }
 
-/// Which of both it is; rows where it could be either.
-fn signal<'a, T: Element>(array: &'a Array<'_, T>, layout: &Layout<'_>) -> Signal<'a, T> {
-    if **array.shape() == *Shape::line(layout.rows().count()) {
-        Signal::Rows(array.as_slice())
-    } else {
+/// Which of both it is; rows where it could be either, a column of them included.
+fn signal<'a, T: Element>(
+    array: &'a Array<'_, T>,
+    policy: &Array<'_, T>,
+    layout: &Layout<'_>,
+) -> Signal<'a, T> {
+    let of_rows = **array.shape() == *Shape::line(layout.rows().count());
+    if **array.shape() == **policy.shape() && !of_rows {
         Signal::Slots(array.as_slice())
+    } else {
+        Signal::Rows(array.as_slice())
     }
 }
 

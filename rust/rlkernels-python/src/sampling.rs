@@ -2,14 +2,15 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use rlkernels::sampling::{self, Batch, Filters};
 use rlkernels::{Error, Float};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
 use crate::input::{
-    Array, Element, Floats, Logits, Output, Reads, Shape, arguments, integers, is_array_of, shown,
+    Array, Element, Floats, Logits, Output, Reads, Shape, arguments, integers, is_array_of,
+    scalars, shown,
 };
 
 arguments! {
@@ -202,7 +203,10 @@ impl<'py> Rows<'py> {
             .transpose()?;
         let like = "the vocabulary of `logits`";
         let logit_bias = logit_bias
-            .map(|bias| Numbers::extract("logit_bias", bias, vocabulary, like))
+            .map(|bias| match bias.cast::<PyDict>() {
+                Ok(named) => Numbers::of_ids("logit_bias", named, vocabulary),
+                Err(_) => Numbers::extract("logit_bias", bias, vocabulary, like),
+            })
             .transpose()?;
         Ok(Self {
             logits,
@@ -232,7 +236,7 @@ impl<'py> Rows<'py> {
         let ids = [&self.history, &self.generated, &self.xtc_special_tokens];
         let ids = ids.into_iter().flatten().map(|ids| ids as &dyn Reads);
         let numbers = [&self.xtc_coins, &self.logit_bias];
-        let numbers = numbers.into_iter().flatten().map(Numbers::reads);
+        let numbers = numbers.into_iter().flatten().filter_map(Numbers::reads);
         std::iter::once(logits).chain(ids).chain(numbers).collect()
     }
 
@@ -287,7 +291,8 @@ fn shape<'a>(logits: &'a Logits<'_>) -> &'a Shape {
 
 /// One float64 per row or token; float32 is widened, exactly.
 struct Numbers<'py> {
-    given: Floats<'py>,
+    /// None where they were given by id.
+    given: Option<Floats<'py>>,
     widened: Vec<f64>,
 }
 
@@ -307,20 +312,41 @@ impl<'py> Numbers<'py> {
             Floats::F32(values) => values.as_slice().iter().map(|&x| f64::from(x)).collect(),
             Floats::F64(_) => Vec::new(),
         };
+        let given = Some(given);
         Ok(Self { given, widened })
     }
 
-    fn reads(&self) -> &dyn Reads {
-        match &self.given {
-            Floats::F32(values) => values,
-            Floats::F64(values) => values,
+    /// Numbers of some tokens, 0 of the others.
+    fn of_ids(name: &'static str, numbers: &Bound<'py, PyDict>, count: usize) -> PyResult<Self> {
+        let mut widened = vec![0.0; count];
+        for (id, number) in numbers {
+            let id = scalars::whole("logit_bias key", &id)?;
+            let place = usize::try_from(id).ok().and_then(|id| widened.get_mut(id));
+            let Some(place) = place else {
+                return Err(PyValueError::new_err(format!(
+                    "`{name}` has the key {id}, must have ids of the vocabulary, 0 to {}",
+                    count.saturating_sub(1)
+                )));
+            };
+            *place = scalars::number("logit_bias value", &number)?;
+        }
+        Ok(Self {
+            given: None,
+            widened,
+        })
+    }
+
+    fn reads(&self) -> Option<&dyn Reads> {
+        match self.given.as_ref()? {
+            Floats::F32(values) => Some(values),
+            Floats::F64(values) => Some(values),
         }
     }
 
     fn as_slice(&self) -> &[f64] {
         match &self.given {
-            Floats::F32(_) => &self.widened,
-            Floats::F64(values) => values.as_slice(),
+            Some(Floats::F64(values)) => values.as_slice(),
+            _ => &self.widened,
         }
     }
 }

@@ -169,6 +169,18 @@ pub enum Error {
         /// Which values are legal.
         legal: &'static str,
     },
+    /// A row of logits that a bias or a penalty spoils.
+    #[error(
+        "`{argument}` makes row {row} of `logits` {found}, must leave numbers that are finite or -inf, and a token that can be drawn"
+    )]
+    Spoilt {
+        /// The argument's name.
+        argument: &'static str,
+        /// The row.
+        row: usize,
+        /// What becomes of it.
+        found: String,
+    },
     /// An argument that another one makes necessary.
     #[error("`{argument}` is missing, must be given where {because}")]
     Missing {

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import json
+import math
 import sys
 from typing import Any
 
@@ -31,6 +32,8 @@ CALLS: dict[str, tuple[str, list[Any]]] = {
     "advantages of groups that do not divide": ("compute_batch_group_advantages", [[0.0, 1.0, 5.0], 2]),
     "kl of the vocabulary": ("compute_token_kl", [np.log(P).tolist(), np.log(Q).tolist()]),
     "kl of the vocabulary, f32": ("compute_token_kl_f32", [np.log(P).tolist(), np.log(Q).tolist()]),
+    "kl of an impossible token": ("compute_token_kl", [[-math.inf, -1.0], [-1.0, -1.5]]),
+    "kl of batch with an impossible token": ("compute_batch_token_kl", [[-math.inf, *POLICY[1:]], REFERENCE, 2]),
     "kl of batch": ("compute_batch_token_kl", [POLICY, REFERENCE, 2]),
     "kl of batch, f32": ("compute_batch_token_kl_f32", [POLICY, REFERENCE, 2]),
     "schulman": ("compute_token_kl_schulman", [POLICY, REFERENCE]),

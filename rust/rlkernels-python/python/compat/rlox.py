@@ -9,6 +9,8 @@ bins are not filled up to `max_length`, and a sequence that is longer raises. Di
   rlox announces. rlox has d the other way round, which is biased.
 - A NaN reward means "not scored": its advantage is 0 and the others are those of the group without it. rlox returns NaN for
   the whole group. An infinite reward is a ValueError, where rlox returns NaN.
+- `compute_token_kl` and its forms count 0 for a policy's log-probability of -inf, as 0 log 0 is in the definition; only a
+  reference of -inf under a possible token gives +inf. rlox returns NaN for the whole sum.
 - Rewards that are equal give exactly 0; sums are compensated or in float64, where rlox keeps the rounding of its sums.
 - More is taken: arrays of any layout, of other libraries through DLPack, both float types in every function, rewards in a
   list or as integers, token ids of any integer type.

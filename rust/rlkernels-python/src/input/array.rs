@@ -12,7 +12,7 @@ use super::element::{Element, is_integer};
 use super::message::{Elements, FLOATS, NUMBERS, Wanted, wrong};
 use super::raw::{self, Facts};
 use super::shape::{Shape, shown};
-use super::source::Source;
+use super::source::{Half, Source};
 use super::span::{Reads, Span};
 
 const TRUTHS: Wanted = Wanted {
@@ -20,6 +20,7 @@ const TRUTHS: Wanted = Wanted {
     remedy: "bool",
     elements: Elements::Truths,
     takes_integers: false,
+    takes_halves: false,
 };
 
 /// An array whose elements are one slice: in place or, where that cannot be, a copy.
@@ -108,6 +109,10 @@ impl<'py, T: Element> Array<'py, T> {
         let source = Source::of(name, value, wanted)?;
         match source.facts.kind {
             _ if source.untyped => Self::converted(name, source).map(Ok),
+            _ if wanted.takes_halves && source.half().is_some() => match source.half() {
+                Some(half) if T::KIND != f32::KIND => Ok(Err(half.name())),
+                _ => Self::widened(name, &source).map(Ok),
+            },
             kind if kind == T::KIND && !source.bfloat => Self::read(name, source).map(Ok),
             f32::KIND => Ok(Err(f32::NAME)),
             f64::KIND => Ok(Err(f64::NAME)),
@@ -135,9 +140,14 @@ impl<'py, T: Element> Array<'py, T> {
             return Ok(self);
         }
         Err(PyValueError::new_err(format!(
-            "`{}` has shape {}, must have one dimension",
+            "`{0}` has shape {1}, must have one dimension{2}",
             self.name,
-            shown(&self.shape)
+            shown(&self.shape),
+            if self.shape.is_empty() {
+                String::new()
+            } else {
+                format!("; pass {}.reshape(-1)", self.name)
+            }
         )))
     }
 
@@ -157,6 +167,27 @@ impl<'py, T: Element> Array<'py, T> {
             return Self::read(name, source);
         }
         Self::copied(name, &source, T::KIND)
+    }
+
+    /// The elements of a half type as float32, exactly; `T` is that type.
+    #[cold]
+    pub(super) fn widened(name: &'static str, source: &Source<'py>) -> PyResult<Self> {
+        if source.half() == Some(Half::Float16) {
+            return Self::copied(name, source, f32::KIND);
+        }
+        let bits = raw::copied(name, &source.array, &source.facts, source.facts.kind)?;
+        // SAFETY: made as an array.
+        let facts = unsafe { raw::facts(name, &bits) }?;
+        let bits = Array::<u16>::new(name, bits, &facts);
+        let (wide, data) = raw::uninitialised(bits.py(), bits.shape(), f32::KIND)?;
+        // SAFETY: a new array of as many float32, which nobody else has seen.
+        let to = unsafe { std::slice::from_raw_parts_mut(data.cast::<f32>().as_ptr(), bits.len) };
+        for (to, &bits) in to.iter_mut().zip(bits.as_slice()) {
+            *to = f32::from_bits(u32::from(bits) << 16);
+        }
+        // SAFETY: made as an array.
+        let facts = unsafe { raw::facts(name, &wide) }?;
+        Ok(Self::new(name, wide, &facts))
     }
 
     #[cold]

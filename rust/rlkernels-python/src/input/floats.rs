@@ -5,12 +5,12 @@ use pyo3::prelude::*;
 use super::array::Array;
 use super::element::Element;
 use super::message::{FLOATS, NUMBERS, Wanted, wrong};
-use super::raw;
-use super::source::Source;
+use super::source::{Half, Source};
 
 const LOGITS: Wanted = Wanted {
     types: "float16, bfloat16, float32 or float64",
     remedy: "numpy.float32",
+    takes_halves: false, // a kernel of its own reads them
     ..FLOATS
 };
 
@@ -35,6 +35,9 @@ impl<'py> Floats<'py> {
         let source = Source::of(name, value, wanted)?;
         match source.facts.kind {
             _ if source.untyped => Array::converted(name, source).map(Self::F64),
+            _ if wanted.takes_halves && source.half().is_some() => {
+                Array::widened(name, &source).map(Self::F32)
+            }
             f32::KIND => Array::read(name, source).map(Self::F32),
             f64::KIND => Array::read(name, source).map(Self::F64),
             _ => Err(wrong(name, value, wanted)),
@@ -54,7 +57,7 @@ impl<'py> Logits<'py> {
     /// A float array of any width up to float64, or a `TypeError` with the remedy.
     pub(crate) fn extract(name: &'static str, value: &Bound<'py, PyAny>) -> PyResult<Self> {
         let source = Source::of(name, value, &LOGITS)?;
-        if source.bfloat || is_ml_bfloat16(&source) {
+        if source.half() == Some(Half::Bfloat16) {
             return Array::read(name, source).map(Self::BF16);
         }
         match source.facts.kind {
@@ -64,14 +67,4 @@ impl<'py> Logits<'py> {
             _ => Err(wrong(name, value, &LOGITS)),
         }
     }
-}
-
-/// The type that the package `ml_dtypes` adds to NumPy; it has no fixed number, hence its name.
-fn is_ml_bfloat16(source: &Source<'_>) -> bool {
-    source.facts.kind >= raw::FIRST_USER_KIND
-        && source
-            .array
-            .getattr("dtype")
-            .and_then(|dtype| dtype.getattr("name"))
-            .is_ok_and(|name| name.eq("bfloat16").unwrap_or(false))
 }

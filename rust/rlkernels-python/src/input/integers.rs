@@ -16,6 +16,7 @@ const INTEGERS: Wanted = Wanted {
     remedy: "numpy.int64",
     elements: Elements::Integers,
     takes_integers: false,
+    takes_halves: false,
 };
 
 /// Integers of any width and shape as int64, or a `TypeError` with the remedy.

@@ -42,8 +42,10 @@ pub(super) struct Wanted {
     pub(super) remedy: &'static str,
     /// What a list may hold.
     pub(super) elements: Elements,
-    /// Whether integers are taken as the floats that they are.
+    /// Whether integers and booleans are taken as the floats that they are.
     pub(super) takes_integers: bool,
+    /// Whether float16 and bfloat16 are taken as the float32 numbers that they are.
+    pub(super) takes_halves: bool,
 }
 
 /// Elements of a list.
@@ -60,12 +62,14 @@ pub(super) const FLOATS: Wanted = Wanted {
     remedy: "numpy.float64",
     elements: Elements::Floats,
     takes_integers: false,
+    takes_halves: true,
 };
 
 /// Numbers whose meaning does not depend on their type: rewards and weights.
 pub(super) const NUMBERS: Wanted = Wanted {
-    types: "float32, float64 or integers",
+    types: "float32, float64, integers or booleans",
     takes_integers: true,
+    takes_halves: false,
     ..FLOATS
 };
 

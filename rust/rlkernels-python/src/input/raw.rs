@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use super::shape::{MOST_DIMENSIONS, Shape, too_large};
 
 /// Elements from which an array that cannot be read in place is refused: its copy would take 8 GiB in float32.
-const COPY_LIMIT: usize = 1 << 31;
+pub(super) const COPY_LIMIT: usize = 1 << 31;
 
 /// The first number of types that packages add to NumPy (`NPY_USERDEF`).
 pub(crate) const FIRST_USER_KIND: c_int = 256;

@@ -1,12 +1,14 @@
 //! What an argument is before its element type is settled.
 
+use std::ffi::c_int;
+
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange, PyTuple, PyType};
 
 use super::dlpack;
-use super::element::is_integer;
-use super::message::{Elements, Wanted, described, wrong};
+use super::element::{Element, is_integer};
+use super::message::{Elements, Wanted, described, has, wrong};
 use super::raw::{self, Facts};
 use super::shape::MOST_DIMENSIONS;
 
@@ -20,7 +22,44 @@ pub(super) struct Source<'py> {
     pub(super) untyped: bool,
 }
 
+/// A type of two bytes for floats.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Half {
+    Float16,
+    Bfloat16,
+}
+
+impl Half {
+    /// NumPy's name, or that of the package `ml_dtypes`.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Float16 => "float16",
+            Self::Bfloat16 => "bfloat16",
+        }
+    }
+}
+
 impl<'py> Source<'py> {
+    /// The half type of the elements.
+    #[inline]
+    pub(super) fn half(&self) -> Option<Half> {
+        match self.facts.kind {
+            _ if self.bfloat => Some(Half::Bfloat16),
+            u16::KIND => Some(Half::Float16),
+            raw::FIRST_USER_KIND.. if self.is_ml_bfloat16() => Some(Half::Bfloat16),
+            _ => None,
+        }
+    }
+
+    /// Whether the type is that of the package `ml_dtypes`, which has no fixed number in NumPy but a name.
+    #[cold]
+    fn is_ml_bfloat16(&self) -> bool {
+        self.array
+            .getattr("dtype")
+            .and_then(|dtype| dtype.getattr("name"))
+            .is_ok_and(|name| name.eq("bfloat16").unwrap_or(false))
+    }
+
     #[inline]
     pub(super) fn of(name: &str, value: &Bound<'py, PyAny>, wanted: &Wanted) -> PyResult<Self> {
         if !raw::is_plain(value) {
@@ -30,7 +69,7 @@ impl<'py> Source<'py> {
         let facts = unsafe { raw::facts(name, value) }?;
         Ok(Self {
             array: value.clone(),
-            untyped: wanted.takes_integers && is_integer(facts.kind),
+            untyped: wanted.takes_integers && is_whole(facts.kind),
             facts,
             bfloat: false,
         })
@@ -45,23 +84,68 @@ impl<'py> Source<'py> {
             return Err(wrong(name, value, wanted));
         } else if raw::is_array(value) {
             (value.clone(), false)
+        } else if is_convertible(value)? {
+            (converted(name, value, wanted)?, false)
         } else {
             dlpack::viewed(name, value, wanted)?
         };
         // SAFETY: an array of a subclass, or a view or an array that was made as one.
         let facts = unsafe { raw::facts(name, &array) }?;
-        let is_integer = wanted.takes_integers && !bfloat && is_integer(facts.kind);
+        let is_whole = wanted.takes_integers && !bfloat && is_whole(facts.kind);
         Ok(Self {
             array,
-            untyped: is_list || is_integer,
+            untyped: is_list || is_whole,
             facts,
             bfloat,
         })
     }
 }
 
+/// Integers and booleans.
+fn is_whole(kind: c_int) -> bool {
+    is_integer(kind) || kind == u8::KIND
+}
+
 fn is_list(value: &Bound<'_, PyAny>) -> bool {
-    value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()
+    value.is_instance_of::<PyList>()
+        || value.is_instance_of::<PyTuple>()
+        || value.is_instance_of::<PyRange>()
+}
+
+/// Whether `numpy.asarray` reads it by `__array__` alone, as a pandas Series. NumPy's own scalars are no arrays.
+fn is_convertible(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if has(value, "__dlpack__") || !has(value, "__array__") || value.is_instance_of::<PyType>() {
+        return Ok(false);
+    }
+    let scalar = value.py().import("numpy")?.getattr("generic")?;
+    Ok(!value.is_instance(&scalar)?)
+}
+
+/// What `__array__` gives, if it is an array of numbers.
+fn converted<'py>(
+    name: &str,
+    value: &Bound<'py, PyAny>,
+    wanted: &Wanted,
+) -> PyResult<Bound<'py, PyAny>> {
+    let made = value
+        .py()
+        .import("numpy")?
+        .call_method1("asarray", (value,));
+    match made {
+        Ok(array) if raw::is_array(&array) && !raw::is_masked(&array) => Ok(array),
+        Ok(_) => Err(wrong(name, value, wanted)),
+        Err(error) => Err(not_made(name, value, wanted, &error)),
+    }
+}
+
+/// `numpy.asarray` refused the argument.
+fn not_made(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted, error: &PyErr) -> PyErr {
+    PyValueError::new_err(format!(
+        "`{name}` is {}, must be one that numpy.asarray makes an array of {}: {}",
+        described(value),
+        wanted.types,
+        error.value(value.py())
+    ))
 }
 
 /// The array of a list of numbers, or of lists of them.
@@ -71,21 +155,19 @@ fn listed<'py>(
     wanted: &Wanted,
 ) -> PyResult<Bound<'py, PyAny>> {
     let numpy = value.py().import("numpy")?;
-    check_elements(name, value, wanted, &numpy.getattr("number")?, 0)?;
+    if !value.is_instance_of::<PyRange>() {
+        let scalars = (numpy.getattr("number")?, numpy.getattr("bool_")?);
+        check_elements(name, value, wanted, &scalars, 0)?;
+    } else if !value.len().is_ok_and(|len| len < raw::COPY_LIMIT) {
+        return Err(wrong(name, value, wanted));
+    }
     let dtype = match wanted.elements {
         Elements::Truths => None,
         Elements::Integers => Some("int64"),
         Elements::Floats => Some("float64"),
     };
     let made = numpy.call_method1("asarray", (value, dtype));
-    made.map_err(|error| {
-        PyValueError::new_err(format!(
-            "`{name}` is {}, must be one that numpy.asarray makes an array of {}: {}",
-            described(value),
-            wanted.types,
-            error.value(value.py())
-        ))
-    })
+    made.map_err(|error| not_made(name, value, wanted, &error))
 }
 
 /// Refuses what is no number: a foreign sequence may claim any length, and an array may have a mask.
@@ -93,23 +175,24 @@ fn check_elements(
     name: &str,
     list: &Bound<'_, PyAny>,
     wanted: &Wanted,
-    numpy_number: &Bound<'_, PyAny>,
+    scalars: &(Bound<'_, PyAny>, Bound<'_, PyAny>),
     depth: usize,
 ) -> PyResult<()> {
     for element in list.try_iter()? {
         let element = element?;
         if is_list(&element) && depth < MOST_DIMENSIONS {
-            check_elements(name, &element, wanted, numpy_number, depth + 1)?;
+            check_elements(name, &element, wanted, scalars, depth + 1)?;
             continue;
         }
-        let is_number = element.is_instance_of::<PyFloat>()
-            || element.is_instance_of::<PyInt>()
-            || element.is_instance(numpy_number)?;
-        let is_bool = element.is_instance_of::<PyBool>();
+        let is_bool = element.is_instance_of::<PyBool>() || element.is_instance(&scalars.1)?;
+        let is_number = !is_bool
+            && (element.is_instance_of::<PyFloat>()
+                || element.is_instance_of::<PyInt>()
+                || element.is_instance(&scalars.0)?);
         let fits = match wanted.elements {
-            Elements::Truths => is_number,
-            Elements::Floats => is_number && !is_bool,
-            Elements::Integers => is_number && !is_bool && element.hasattr("__index__")?,
+            Elements::Truths => is_number || is_bool,
+            Elements::Floats => is_number || (is_bool && wanted.takes_integers),
+            Elements::Integers => is_number && element.hasattr("__index__")?,
         };
         if !fits {
             return Err(PyTypeError::new_err(format!(

@@ -348,9 +348,9 @@ where
 
     #[inline(always)]
     fn store(self, out: &mut Self::Array) {
-        // SAFETY: each instruction set makes `Wide` of K * LANES = 16 (f32) or 8 (f64) lanes, the length of the array;
-        // the assertion is decided at compile time.
         const { assert!(K * R::LANES * size_of::<R::Elem>() == size_of::<Self::Array>()) };
+        // SAFETY: each instruction set makes `Wide` of K * LANES = 16 (f32) or 8 (f64) lanes, the length of the array;
+        // the assertion above is decided at compile time.
         unsafe { Wide::store(self, R::Elem::start(out)) }
     }
 }

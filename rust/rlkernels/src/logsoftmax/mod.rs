@@ -57,8 +57,9 @@ pub fn selective_log_softmax<'a, F: Format>(
 /// not chosen gets exactly 0. A row that has no distribution, or whose `g/τ` or `g_H/τ` is not finite, gets NaN. Half types are
 /// rounded from `f32`, to nearest, ties to even.
 ///
-/// `|error| ≤ k·2u·S` with `S = (Σ |g|·(1[v = id] + p) + |g_H|·p·(|log p| + H)) / τ` and k, u as for
-/// [`selective_log_softmax`], subnormal results and the rounding to a half type aside.
+/// `|error| ≤ k·2u·S` with `S = (Σ |g|·(|1[v = id] − p| + p·c) + |g_H|·p·((1 + c)·|log p + H| + c + max(1, H))) / τ`, where
+/// `c = (M − x_v)/τ + max(1, log Σ e^((x−M)/τ))` is the S of `log p`, and k, u as for [`selective_log_softmax`], subnormal
+/// results and the rounding to a half type aside.
 ///
 /// # Errors
 /// As [`selective_log_softmax`].

@@ -10,6 +10,8 @@ use crate::math::{exp64, log64};
 
 /// A sum of all terms but the greatest below this, 2^-90, comes from padding and impossible tokens only.
 const CERTAIN: f64 = 8.1e-28;
+/// As [`CERTAIN`] for Σ e·(M − x)/τ: padding lies 83.2 nats below the reference.
+const CERTAIN_WEIGHTED: f64 = 128.0 * CERTAIN;
 
 /// The numbers of a row from which log-probabilities, entropy and gradient are computed.
 #[derive(Clone, Copy)]
@@ -69,13 +71,20 @@ impl Row {
             -LN_2 * scale.above(whole.max, whole.reference, scale.exact),
         );
         let others = (whole.sum - e) * shrink;
-        let certain = others < CERTAIN;
-        let others = if certain { 0.0 } else { others };
+        let others = if others < CERTAIN { 0.0 } else { others };
         let sum = 1.0 + others;
         let log_sum = log(s, sum);
-        let entropy = if ENTROPY && !certain {
-            let below = (whole.weighted - e * distance) * shrink - distance * others; // Σ e·(x − M)
-            not_negative(log_sum - below / sum / scale.temperature)
+        let entropy = if ENTROPY {
+            // Σ e·(x − M). Terms that vanish beside the greatest in `whole.sum` count here: the greatest adds 0 then, as
+            // A differs from M only where A is another likely token.
+            let below = (whole.weighted - e * distance) * shrink - distance * others;
+            let below = below / sum / scale.temperature;
+            let certain = others == 0.0 && -below < CERTAIN_WEIGHTED;
+            if certain {
+                0.0
+            } else {
+                not_negative(log_sum - below)
+            }
         } else {
             0.0
         };

@@ -15,6 +15,13 @@ pub(super) struct List {
     len: usize,
 }
 
+impl List {
+    /// The memory that it holds.
+    pub(super) fn bytes(&self) -> usize {
+        8 * self.values.capacity() + 4 * self.ids.capacity()
+    }
+}
+
 /// A filter that decides by the value of a token alone.
 pub(super) trait Keep: Copy {
     fn mask<S: Simd>(self, s: S, x: S::F64) -> S::M64;

@@ -15,6 +15,7 @@ mod logits;
 mod passes;
 mod row;
 mod scan;
+mod scratch;
 mod select;
 mod survivors;
 
@@ -25,7 +26,8 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::same_length;
 use crate::{Error, Float, Result, parallel};
-use row::{Row, Scratch, with_scratch};
+use row::{Row, Scratch};
+use scratch::Spare;
 use survivors::Sink;
 
 /// Logits of the rows that one thread takes at a time; smaller batches run on the calling thread. So many take 9 µs (top-k)
@@ -259,10 +261,11 @@ impl<'a> Batch<'a> {
         parts: impl Iterator<Item = Part<'s, T>>,
     ) -> Result<()> {
         let failed: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        let spare = Spare::default();
         let several = self.rows > self.rows_per_part();
         parallel::for_each(several, parts.enumerate(), |(number, mut part)| {
             let first = number * self.rows_per_part();
-            let error = with_scratch(|scratch| {
+            let error = spare.lend(|scratch| {
                 (0..part.rows(self.vocabulary)).find_map(|index| {
                     let sink = part.sink(index, self.vocabulary);
                     let error = self.row(first + index, filters, scratch, sink).err()?;

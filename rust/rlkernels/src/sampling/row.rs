@@ -1,7 +1,5 @@
 //! One row: validation, penalty, filters in their order, and the draw or the log-probabilities of the kept tokens.
 
-use std::cell::RefCell;
-
 use super::filters::{Filters, Order};
 use super::logits::{Logits, Value};
 use super::scan::{Extent, Scan};
@@ -9,13 +7,22 @@ use super::survivors::{Sink, Survivors, Work};
 use crate::half::{from_bfloat, from_half};
 use crate::{Error, Float, Result};
 
-/// Scratch memory of a row. It grows to the largest row that a thread has seen and is used again.
+/// Scratch memory of a row. It grows to the largest row that its thread sees in a call.
 #[derive(Default)]
 pub(super) struct Scratch {
     singles: Vec<f32>,
     doubles: Vec<f64>,
     ids: Vec<i64>,
     work: Work,
+}
+
+impl Scratch {
+    /// The memory that it holds.
+    pub(super) fn bytes(&self) -> usize {
+        4 * self.singles.capacity()
+            + 8 * (self.doubles.capacity() + self.ids.capacity())
+            + self.work.bytes()
+    }
 }
 
 /// A row of logits with what belongs to it.
@@ -29,17 +36,6 @@ pub(super) struct Row<'a> {
     pub(super) bias: &'a [f64],
     pub(super) xtc_acts: bool,
     pub(super) xtc_special_tokens: &'a [i64],
-}
-
-/// Calls `body` with this thread's scratch memory.
-pub(super) fn with_scratch<T>(body: impl FnOnce(&mut Scratch) -> T) -> T {
-    thread_local! {
-        static SCRATCH: RefCell<Scratch> = RefCell::default();
-    }
-    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
-        Ok(mut scratch) => body(&mut scratch),
-        Err(_) => body(&mut Scratch::default()), // a row within a row: does not happen, and would be correct
-    })
 }
 
 pub(super) fn run<T: Float>(
@@ -56,8 +52,11 @@ pub(super) fn run<T: Float>(
     } = scratch;
     if !(row.history.is_empty() && row.generated.is_empty() && row.bias.is_empty()) {
         row.logits.widen_into(doubles);
-        penalise(doubles, &row, filters, ids);
-        return process(row, &doubles[..], filters, work, sink);
+        for stage in STAGES {
+            stage(doubles, &row, filters, ids);
+        }
+        return process(row, &doubles[..], filters, work, sink)
+            .map_err(|error| blamed(error, &row, filters));
     }
     match row.logits {
         Logits::F32(values) => process(row, values, filters, work, sink),
@@ -75,11 +74,21 @@ pub(super) fn run<T: Float>(
     }
 }
 
-/// Adds the bias, penalises each token of the history once, and each generated token as often as it is there.
-fn penalise(values: &mut [f64], row: &Row<'_>, filters: &Filters, ids: &mut Vec<i64>) {
+/// What changes the logits of a row before the filters; the list is memory for ids.
+type Stage = fn(&mut [f64], &Row<'_>, &Filters, &mut Vec<i64>);
+
+/// In the order in which they act.
+const STAGES: [Stage; 3] = [bias, repetition, counts];
+
+/// Adds the bias.
+fn bias(values: &mut [f64], row: &Row<'_>, _: &Filters, _: &mut Vec<i64>) {
     for (value, bias) in values.iter_mut().zip(row.bias) {
         *value += bias;
     }
+}
+
+/// Penalises each token of the history once.
+fn repetition(values: &mut [f64], row: &Row<'_>, filters: &Filters, ids: &mut Vec<i64>) {
     let penalty = filters.repetition_penalty;
     for (id, _) in counted(row.history, ids) {
         let logit = values[id];
@@ -89,9 +98,53 @@ fn penalise(values: &mut [f64], row: &Row<'_>, filters: &Filters, ids: &mut Vec<
             logit * penalty
         };
     }
+}
+
+/// Penalises each generated token as often as it is there.
+fn counts(values: &mut [f64], row: &Row<'_>, filters: &Filters, ids: &mut Vec<i64>) {
     for (id, count) in counted(row.generated, ids) {
         values[id] -= filters.frequency_penalty * count as f64 + filters.presence_penalty;
     }
+}
+
+/// The error of a row that the filters refuse: of the bias or the penalty that spoilt it, else of the logits themselves.
+#[cold]
+fn blamed(error: Error, row: &Row<'_>, filters: &Filters) -> Error {
+    let (mut values, mut ids) = (Vec::new(), Vec::new());
+    row.logits.widen_into(&mut values);
+    if spoilt(&values).is_some() {
+        return refused(row.number, &values[..]);
+    }
+    let of_counts = if filters.frequency_penalty == 0.0 {
+        "presence_penalty"
+    } else {
+        "frequency_penalty"
+    };
+    for (stage, argument) in STAGES
+        .into_iter()
+        .zip(["logit_bias", "repetition_penalty", of_counts])
+    {
+        stage(&mut values, row, filters, &mut ids);
+        if let Some(found) = spoilt(&values) {
+            let row = row.number;
+            return Error::Spoilt {
+                argument,
+                row,
+                found,
+            };
+        }
+    }
+    error
+}
+
+/// What is wrong with logits, if anything is.
+fn spoilt(values: &[f64]) -> Option<String> {
+    let wrong = |value: &f64| value.is_nan() || *value == f64::INFINITY;
+    if let Some(id) = values.iter().position(wrong) {
+        return Some(format!("{} at token {id}", values[id]));
+    }
+    let possible = |value: &f64| *value > f64::NEG_INFINITY;
+    (!values.iter().any(possible)).then(|| "-inf everywhere".into())
 }
 
 /// The ids that are not -1, each with the number of times that it is there.
@@ -150,8 +203,13 @@ fn check<E: Value>(row: usize, values: &[E], extent: &Extent) -> Result<()> {
     if !extent.nan && extent.most.is_finite() {
         return Ok(());
     }
+    Err(refused(row, values))
+}
+
+/// What is wrong with a row of logits in which something is.
+fn refused<E: Value>(row: usize, values: &[E]) -> Error {
     let wrong = |value: &E| value.widen().is_nan() || value.widen() == f64::INFINITY;
-    Err(match values.iter().position(wrong) {
+    match values.iter().position(wrong) {
         Some(id) => Error::Element {
             argument: "logits",
             place: format!("{row}, {id}"),
@@ -164,7 +222,7 @@ fn check<E: Value>(row: usize, values: &[E], extent: &Extent) -> Result<()> {
             found: "-inf everywhere".into(),
             legal: "finite somewhere: no token can be drawn",
         },
-    })
+    }
 }
 
 /// All mass on the first of the largest.

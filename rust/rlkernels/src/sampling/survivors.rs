@@ -35,6 +35,17 @@ pub(super) struct Work {
     sums: Vec<f64>,
 }
 
+impl Work {
+    /// The memory that it holds.
+    pub(super) fn bytes(&self) -> usize {
+        let candidates = self.candidates.capacity() + self.halves.capacity();
+        self.list.bytes()
+            + self.spare.bytes()
+            + candidates * size_of::<Candidate>()
+            + 8 * self.sums.capacity()
+    }
+}
+
 /// The tokens kept so far: the whole row, or a list.
 pub(super) struct Survivors<'a, E> {
     row: &'a [E],

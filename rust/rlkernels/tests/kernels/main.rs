@@ -8,6 +8,7 @@ mod kl;
 mod kl_f32;
 mod kl_variants;
 mod logsoftmax;
+mod logsoftmax_peaked;
 mod math;
 mod naive;
 mod packing;

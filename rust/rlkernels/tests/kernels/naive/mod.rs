@@ -80,6 +80,19 @@ pub(crate) fn log_softmax(logits: &[f64], temperature: f64) -> (Vec<f64>, f64) {
     (logprobs, entropy)
 }
 
+/// The entropy of a row with one greatest logit M, as log(1 + Σ e) + Σ e·(M − x)/τ / (1 + Σ e) over all logits but that:
+/// nothing cancels, however small the terms are.
+pub(crate) fn peaked_entropy(logits: &[f64], temperature: f64) -> f64 {
+    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let others = logits.iter().filter(|x| **x < max && x.is_finite());
+    let (mut sum, mut weighted) = (0.0, 0.0);
+    for below in others.map(|x| (max - x) / temperature) {
+        sum += (-below).exp();
+        weighted += (-below).exp() * below;
+    }
+    sum.ln_1p() + weighted / (1.0 + sum)
+}
+
 /// First fit: the first bin with room.
 pub(crate) fn first_fit_decreasing(lengths: &[i64], max_length: i64) -> Vec<Vec<i64>> {
     pack(lengths, max_length, |fits| fits.next())
