@@ -19,6 +19,7 @@ NOT_ADAPTERS = {
     "installer.py",
     "public_names.py",
     "reproduce.py",
+    "scope.py",
 }
 
 
