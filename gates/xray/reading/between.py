@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.xray.fit import quantile
-from gates.xray.reading import objective, row_terms
+from gates.xray.reading import objective, one_way, row_terms
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.trains import state
@@ -23,9 +23,13 @@ WAYS = {
     "rank mean": "each rank is averaged over its own tokens, so a token weighs more on a rank with few",
     "micro-batch mean": "each forward pass is averaged over its own tokens, so a token weighs more in a pass with few",
     "row mean twice": "each row is divided by its length twice: its tokens weigh 1/length²",
+    "mean of the whole row": "each row is averaged over its prompt and its completion together: its tokens weigh "
+    "1/(prompt + completion), so rows of long prompts weigh less",
 }
-TWICE = "row mean twice"  # is tried where nothing that is meant fits
-ONCE = "leave one of both out: of the advantage, or of the loss"
+SELDOM = {  # ways that are tried where nothing that is meant fits, and the remedy
+    "row mean twice": "leave one of both out: of the advantage, or of the loss",
+    "mean of the whole row": "divide by the mask of the completion, not by the attention mask",
+}
 TOKENS = "tokens of the step"
 NOTE = "gates_note(advantages=…) would tell"
 
@@ -60,7 +64,9 @@ def readings(context: Context) -> list[Reading]:
     told = reading.kind == "read" or bool(reading.numbers.get("fitting"))
     alike = context.trained_before or row_terms.of(context) is not None  # ratios of rows, or their KL, act as well
     silent = alike or not objective.sampled(context)  # or no law holds
-    return [] if silent and not told else [reading]
+    if told or silent:
+        return [reading] if told else []
+    return [one_way.reading(context.weights, _groups(context)) or reading]
 
 
 def _weights(context: Context) -> tuple[Array, Array]:
@@ -94,12 +100,21 @@ def _ways(context: Context) -> list[Rows]:
     return [Rows(name, weights * divisor, errors * divisor) for name, divisor in ways]
 
 
-def _twice(context: Context) -> list[Rows]:
-    """Return rows divided by their lengths twice, where these differ so that it is not a division by all of them."""
+def _seldom_meant(context: Context) -> list[Rows]:
+    """Return rows divided by their lengths twice, or by those of their prompts too, where these differ."""
     weights, errors = _weights(context)
     whole = np.array([len(row.completion) for row in context.step.rows], dtype=float)
-    lengths = [trained(context), whole]
-    return [Rows(TWICE, weights * length**2, errors * length**2) for length in lengths if len(set(length.tolist())) > 1]
+    shown = np.array([int(row.row.attended.sum()) for row in context.step.rows], dtype=float)
+    ways = [("row mean twice", length**2) for length in (trained(context), whole)]
+    if not _prompts_train(context):
+        ways += [("mean of the whole row", length) for length in (shown, shown - 1)]  # of all tokens, or of all scores
+    return [Rows(name, weights * divisor, errors * divisor) for name, divisor in ways if len(set(divisor.tolist())) > 1]
+
+
+def _prompts_train(context: Context) -> bool:
+    """Return whether tokens of prompts train; a mean over prompt and completion is then one over what trains."""
+    rows = enumerate(context.step.rows)
+    return any(row.begin is None or "trains" in {state(context, i, int(k)) for k in row.prompt} for i, row in rows)
 
 
 def _decided(
@@ -114,7 +129,7 @@ def _decided(
     answers = [(way.way, holds(way)) for way in ways]
     fitting = list(dict.fromkeys(name for name, answer in answers if answer))
     if not fitting and any(answer is False for _, answer in answers):
-        ways = _twice(context)
+        ways = _seldom_meant(context)
         answers = [(way.way, holds(way)) for way in ways]
         fitting = list(dict.fromkeys(name for name, answer in answers if answer))
     weights, _ = _weights(context)
@@ -176,10 +191,10 @@ def _proportional(way: Rows, advantages: Array) -> bool | None:
 def _read(context: Context, way: Rows, advantages: Array | None, law: str, numbers: Mapping[str, Any]) -> Reading:
     """Return the way, and the divisor where advantages are known."""
     because = f"{law}, and only so do these"
-    if advantages is None or way.way == TWICE:
+    if advantages is None or way.way in SELDOM:
         numbers = {**numbers, "way": way.way}
-        kind: Kind = "attention" if way.way == TWICE else "read"
-        return Reading("between rows", kind, WAYS[way.way], because, ONCE if way.way == TWICE else "", numbers)
+        kind: Kind = "attention" if way.way in SELDOM else "read"
+        return Reading("between rows", kind, WAYS[way.way], because, SELDOM.get(way.way, ""), numbers)
     factor, error = _factor(way, advantages)
     clip = context.step.update.document.clip
     divisor = (clip.factor if clip else 1.0) / abs(factor)
