@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.xray.fit import quantile
-from gates.xray.reading import objective, one_way, row_terms
+from gates.xray.reading import objective, one_way, rounded, row_terms
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.trains import state
@@ -46,7 +46,8 @@ class Rows:
 def readings(context: Context) -> list[Reading]:
     """Return how rows weigh."""
     kind = objective.kind(context)
-    if not context.fitting or kind in {"", "unpaired"}:
+    unknown = (context.shape.old or "").startswith(rounded.BY)  # each row's ratio has a constant that is not known
+    if not context.fitting or kind in {"", "unpaired"} or unknown:
         return []
     if kind == "preference":
         numbers = objective.readings(context)[0].numbers

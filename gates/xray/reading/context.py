@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import inverse, mistaken, reordered, shapes
+from gates.xray.reading import inverse, mistaken, powers, reordered, rounded, shapes
 from gates.xray.reading.reordered import Reordered
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, masked, tokens_of
@@ -109,14 +109,25 @@ def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Con
         return Context(recording, step, tuple(earlier), trained, tuple(fitting), masked=columns)
     if fitting := _by_call(step, tokens, steps):
         return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    for before in earlier:
+        if before.mistaken and (before.shape.old or "").startswith(rounded.BY):
+            seen, fitting = rounded.again(step, tokens, before.step, before.shape, before.tokens)
+            if fitting:
+                return Context(recording, step, tuple(earlier), seen, tuple(fitting), mistaken=True)
     known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
     fitting = mistaken.fitting(step, tokens, steps, known) or inverse.fitting(step, tokens, steps)
-    if fitting:
+    if fitting := fitting or rounded.fitting(step, tokens) or powers.fitting(step, tokens, steps, _asked(recording)):
         return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=True)
     found = [before.reordered for before in earlier if before.reordered is not None]
     if (kl := reordered.fitting(step, tokens, steps, found)) is not None:
         return Context(recording, step, tuple(earlier), kl.tokens, kl.fitting, reordered=kl)
     return Context(recording, step, tuple(earlier), tokens, ())
+
+
+def _asked(recording: Recording) -> list[float]:
+    """Return the temperatures that samplers were asked for."""
+    asked = (event.get("request", {}).get("temperature") for event in recording.of("generate"))
+    return [float(value) for value in asked if isinstance(value, (int, float))]
 
 
 def _simplest(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> list[Shape]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import objective, row_terms, shapes, within
+from gates.xray.reading import objective, odd_ratios, row_terms, shapes, within
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import number, plural, rows, share
@@ -228,22 +228,10 @@ def _mistaken(context: Context) -> list[Reading]:
     """Return that the old log-probs are not the old policy's, and whose they are."""
     ratio, *clipped = _stale(context)
     names = list(dict.fromkeys(shape.old or "" for shape in context.fitting))
-    if context.shape.inverse:
-        return [_inverse(names, ratio), *clipped]
+    if (odd := odd_ratios.reading(context.shape, names, ratio)) is not None:
+        return [odd, *clipped]
     sentence = f"old log-probs are not those of these tokens under the old policy: tokens weigh by their ratio to {' or '.join(names)}: {_span(context.shape.surrogate)}"
     return [Reading("ratio", "attention", sentence, ratio.because, numbers=ratio.numbers), *clipped]
-
-
-def _inverse(names: Sequence[str], ratio: Reading) -> Reading:
-    """Return that tokens weigh by the inverse of the ratio."""
-    least, largest = (1.0 / ratio.numbers[name] for name in ("largest", "least"))
-    sentence = (
-        f"the ratio is upside down, exp(old − new): tokens weigh by the inverse of their ratio to {' or '.join(names)}: "
-        f"{number(least)} to {number(largest)}; where gradients flow through it, rows are pushed against their advantages"
-    )
-    because = "equal weights and ratios do not fit, these inverse ratios do"
-    numbers = {**ratio.numbers, "least": least, "largest": largest, "inverse": True}
-    return Reading("ratio", "attention", sentence, because, "the ratio is exp(new − old)", numbers)
 
 
 def _stale(context: Context) -> list[Reading]:

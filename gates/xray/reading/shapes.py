@@ -55,6 +55,7 @@ class Shape:
         clipped: tokens that the ratio's bound switched off, beside a KL.
         surrogate: the ratio of each token; 1 without one.
         inverse: whether the surrogate is the inverse of the ratio.
+        power: exponent of the ratio in the surrogate, where it is another than 1 or −1.
     """
 
     old: str | None
@@ -70,6 +71,7 @@ class Shape:
     surrogate: Array
     by_call: bool = False
     inverse: bool = False
+    power: float = 1.0
 
     @property
     def ratio(self) -> Array:
