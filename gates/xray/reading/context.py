@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import inverse, mistaken, powers, reordered, rounded, shapes
+from gates.xray.reading import inverse, mistaken, own, powers, reordered, rounded, shapes
 from gates.xray.reading.reordered import Reordered
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, masked, tokens_of
@@ -99,29 +99,36 @@ class Context:
 def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Context:
     """Return the context of an update."""
     tokens, steps = tokens_of(step), [before.step for before in earlier]
-    fitting = _simplest(step, tokens, steps)
-    if fitting or not len(tokens.value):
-        return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    plain = Context(recording, step, tuple(earlier), tokens, tuple(_simplest(step, tokens, steps)))
+    return plain if plain.fitting or not len(tokens.value) else next(_others(plain, steps), plain)
+
+
+def _others(plain: Context, steps: Sequence[Step]) -> Iterator[Context]:
+    """Yield the contexts that explain the coefficients in ways which few scripts have, the likelier ones first."""
+    step, tokens, earlier = plain.step, plain.tokens, plain.earlier
     left_out = masked(step, tokens, steps)
     trained = tokens.taken(~left_out)
     if 0 < len(trained.value) < len(tokens.value) and (fitting := _simplest(step, trained, steps)):
         columns = frozenset(tokens.column[left_out].tolist())
-        return Context(recording, step, tuple(earlier), trained, tuple(fitting), masked=columns)
+        yield replace(plain, tokens=trained, fitting=tuple(fitting), masked=columns)
     if fitting := _by_call(step, tokens, steps):
-        return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+        yield replace(plain, fitting=tuple(fitting))
     for before in earlier:
         if before.mistaken and (before.shape.old or "").startswith(rounded.BY):
             seen, fitting = rounded.again(step, tokens, before.step, before.shape, before.tokens)
             if fitting:
-                return Context(recording, step, tuple(earlier), seen, tuple(fitting), mistaken=True)
+                yield replace(plain, tokens=seen, fitting=tuple(fitting), mistaken=True)
     known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
     fitting = mistaken.fitting(step, tokens, steps, known) or inverse.fitting(step, tokens, steps)
-    if fitting := fitting or rounded.fitting(step, tokens) or powers.fitting(step, tokens, steps, _asked(recording)):
-        return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=True)
+    if fitting := fitting or rounded.fitting(step, tokens):
+        yield replace(plain, fitting=tuple(fitting), mistaken=True)
+    if fitting := own.fitting(step, tokens, steps):
+        yield replace(plain, fitting=tuple(fitting))
+    if fitting := powers.fitting(step, tokens, steps, _asked(plain.recording)):
+        yield replace(plain, fitting=tuple(fitting), mistaken=True)
     found = [before.reordered for before in earlier if before.reordered is not None]
     if (kl := reordered.fitting(step, tokens, steps, found)) is not None:
-        return Context(recording, step, tuple(earlier), kl.tokens, kl.fitting, reordered=kl)
-    return Context(recording, step, tuple(earlier), tokens, ())
+        yield replace(plain, tokens=kl.tokens, fitting=kl.fitting, reordered=kl)
 
 
 def _asked(recording: Recording) -> list[float]:

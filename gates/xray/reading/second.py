@@ -19,7 +19,7 @@ LARGER = "record an update after a larger step, or more updates of one rollout (
 
 def readings(context: Context) -> list[Reading]:
     """Return what the ratio does."""
-    if objective.kind(context) != "policy gradient":
+    if objective.kind(context) != "policy gradient" or context.shape.own:
         return []
     if context.mistaken:
         return _mistaken(context)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import cycle, objective
+from gates.xray.reading import cycle, objective, own
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.shapes import Shape
@@ -34,6 +34,8 @@ def readings(context: Context) -> list[Reading]:
     numbers = {"precision": precision, "misfit": shape.misfit, "rows": len(several)}
     if not context.fitting:
         return [_unlike(context, because, numbers)]
+    if shape.own:
+        return [own.reading(shape, numbers)]
     if shape.form is not None:
         return [_with_kl(context, because, numbers)]
     if shape.old is not None:
