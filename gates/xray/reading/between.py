@@ -52,7 +52,7 @@ def readings(context: Context) -> list[Reading]:
     if kind == "preference":
         numbers = objective.readings(context)[0].numbers
         return _pairs(context, numbers["pairs"], by_row=numbers["unit"] == "row")
-    ways = list(_ways(context))
+    ways = list(ways_of(context))
     advantages = _noted(context)
     if advantages is not None:
         return [
@@ -61,16 +61,16 @@ def readings(context: Context) -> list[Reading]:
     if kind == "supervised":
         ones = np.ones(context.rows)
         return [_decided(context, ways, lambda way: _proportional(way, ones), "every row is pushed alike", ones)]
-    reading = _decided(context, ways, lambda way: _sums_to_zero(context, way), "advantages of a group sum to 0")
+    reading = _decided(context, ways, lambda way: sums_to_zero(context, way), "advantages of a group sum to 0")
     told = reading.kind == "read" or bool(reading.numbers.get("fitting"))
     alike = context.trained_before or row_terms.of(context) is not None  # ratios of rows, or their KL, act as well
     silent = alike or not objective.sampled(context)  # or no law holds
     if told or silent:
         return [reading] if told else []
-    return [one_way.reading(context.weights, _groups(context)) or reading]
+    return [one_way.reading(context.weights, groups_of(context)) or reading]
 
 
-def _weights(context: Context) -> tuple[Array, Array]:
+def weights_of(context: Context) -> tuple[Array, Array]:
     """Return the weight of each row and its error; NaN where it has no token of its own."""
     values, errors = np.full(context.rows, np.nan), np.full(context.rows, np.nan)
     for first, weight in context.shape.weights.items():
@@ -86,8 +86,9 @@ def trained(context: Context) -> Array:
     return np.array([sum(state(context, i, int(k)) != "still" for k in row.completion) for i, row in rows], dtype=float)
 
 
-def _ways(context: Context) -> list[Rows]:
-    weights, errors = _weights(context)
+def ways_of(context: Context) -> list[Rows]:
+    """Return the rows under each way to divide that is tried first."""
+    weights, errors = weights_of(context)
     whole = np.array([len(row.completion) for row in context.step.rows], dtype=float)
     without = trained(context)
     ways = [("token mean", np.ones(context.rows)), ("row mean", without)]
@@ -103,7 +104,7 @@ def _ways(context: Context) -> list[Rows]:
 
 def _seldom_meant(context: Context) -> list[Rows]:
     """Return rows divided by their lengths twice, or by those of their prompts too, where these differ."""
-    weights, errors = _weights(context)
+    weights, errors = weights_of(context)
     whole = np.array([len(row.completion) for row in context.step.rows], dtype=float)
     shown = np.array([int(row.row.attended.sum()) for row in context.step.rows], dtype=float)
     ways = [("row mean twice", length**2) for length in (trained(context), whole)]
@@ -133,7 +134,7 @@ def _decided(
         ways = _seldom_meant(context)
         answers = [(way.way, holds(way)) for way in ways]
         fitting = list(dict.fromkeys(name for name, answer in answers if answer))
-    weights, _ = _weights(context)
+    weights, _ = weights_of(context)
     numbers = {
         "lengths": lengths.astype(int).tolist(),
         "fitting": fitting,
@@ -226,17 +227,18 @@ def _counts(context: Context, way: str) -> Mapping[str, float]:
     return counts[way]
 
 
-def _sums_to_zero(context: Context, way: Rows) -> bool | None:
+def sums_to_zero(context: Context, way: Rows) -> bool | None:
     """Return whether the weights of every group sum to 0."""
     answers = []
-    for members in _groups(context):
+    for members in groups_of(context):
         values, errors = way.values[members], way.errors[members]
         if len(members) > 1 and np.isfinite(values).all() and (values != 0).sum() > 1:
             answers.append(bool(abs(values.sum()) <= context.tokens.quantile * np.sqrt((errors**2).sum())))
     return all(answers) if answers else None
 
 
-def _groups(context: Context) -> list[list[int]]:
+def groups_of(context: Context) -> list[list[int]]:
+    """Return the rows of each prompt, or all rows where prompts are not known."""
     groups = shared(context.step.prompts)
     if not groups or any(prompt is None for prompt in context.step.prompts):
         return [list(range(context.rows))]
@@ -245,7 +247,7 @@ def _groups(context: Context) -> list[list[int]]:
 
 def _pairs(context: Context, pairs: Sequence[Sequence[int]], *, by_row: bool) -> list[Reading]:
     """Return whether all pairs are pushed as strongly: token by token, or row by row where rows are averaged over tokens."""
-    weights, errors = _weights(context)
+    weights, errors = weights_of(context)
     first = np.array([pair[0] for pair in pairs])
     sizes = np.array([_length(context, pair) if by_row else 1.0 for pair in pairs])
     numbers: Mapping[str, object] = {"pairs": [float(weight) for weight in weights[first]]}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import inverse, mistaken, own, powers, reordered, rounded, shapes
+from gates.xray.reading import inverse, mistaken, own, powers, reordered, repeated, rounded, shapes
 from gates.xray.reading.reordered import Reordered
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, masked, tokens_of
@@ -30,7 +30,7 @@ class Context:
         mistaken: whether these divide by old log-probs that are not the old policy's, or by the new ones.
         masked: columns that they fit without: a mask leaves them out, since a KL would show there.
         reordered: the KL to the log-probs of other rows, where there is one.
-        earlier_contexts: of the updates before.
+        factors: of each row, by which its forward pass counts several times; empty where passes count alike.
     """
 
     recording: Recording
@@ -41,6 +41,7 @@ class Context:
     mistaken: bool = False
     masked: frozenset[int] = frozenset()
     reordered: Reordered | None = None
+    factors: Array = field(default_factory=lambda: np.ones(0))
 
     @property
     def shape(self) -> Shape:
@@ -113,6 +114,17 @@ def _others(plain: Context, steps: Sequence[Step]) -> Iterator[Context]:
         yield replace(plain, tokens=trained, fitting=tuple(fitting), masked=columns)
     if fitting := _by_call(step, tokens, steps):
         yield replace(plain, fitting=tuple(fitting))
+    if (counted := repeated.fitting(step, tokens, steps)) is not None:
+        yield replace(plain, tokens=counted[0], fitting=tuple(counted[1]), factors=counted[2])
+    yield from _odd_ratios(plain, steps)
+    found = [before.reordered for before in earlier if before.reordered is not None]
+    if (kl := reordered.fitting(step, tokens, steps, found)) is not None:
+        yield replace(plain, tokens=kl.tokens, fitting=kl.fitting, reordered=kl)
+
+
+def _odd_ratios(plain: Context, steps: Sequence[Step]) -> Iterator[Context]:
+    """Yield the contexts whose ratio no definition has."""
+    step, tokens, earlier = plain.step, plain.tokens, plain.earlier
     for before in earlier:
         if before.mistaken and (before.shape.old or "").startswith(rounded.BY):
             seen, fitting = rounded.again(step, tokens, before.step, before.shape, before.tokens)
@@ -126,9 +138,6 @@ def _others(plain: Context, steps: Sequence[Step]) -> Iterator[Context]:
         yield replace(plain, fitting=tuple(fitting))
     if fitting := powers.fitting(step, tokens, steps, _asked(plain.recording)):
         yield replace(plain, fitting=tuple(fitting), mistaken=True)
-    found = [before.reordered for before in earlier if before.reordered is not None]
-    if (kl := reordered.fitting(step, tokens, steps, found)) is not None:
-        yield replace(plain, tokens=kl.tokens, fitting=kl.fitting, reordered=kl)
 
 
 def _asked(recording: Recording) -> list[float]:
