@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import objective, odd_ratios, row_terms, shapes, within
+from gates.xray.reading import fresh, objective, odd_ratios, row_terms, shapes, within
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import number, plural, rows, share
@@ -246,7 +246,8 @@ def _stale(context: Context) -> list[Reading]:
     because = "their coefficient is 0, or the KL's alone, on the side of 1 that a bound cuts"
     on = ~context.tokens.zero & ~context.clipped & (context.weights[context.tokens.row] != 0)
     clipped = _clip(context, context.clipped, on, ratio, because)
-    return [Reading("ratio", kind, sentence, "equal weights do not fit, these ratios do", numbers=numbers), *clipped]
+    ratios = Reading("ratio", kind, sentence, "equal weights do not fit, these ratios do", numbers=numbers)
+    return [fresh.older(context, ratios), *clipped]
 
 
 def _kind(context: Context) -> Kind:
