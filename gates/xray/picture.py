@@ -24,6 +24,7 @@ from gates.xray.reading import (
     shift,
     synced,
     trains,
+    truncated,
     within,
 )
 from gates.xray.reading.context import Context, context
@@ -37,6 +38,7 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     prompts.readings,
     shift.readings,
     trains.readings,
+    truncated.readings,
     within.readings,
     between.readings,
     passes.readings,

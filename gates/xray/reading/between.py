@@ -67,7 +67,8 @@ def readings(context: Context) -> list[Reading]:
     silent = alike or not objective.sampled(context)  # or no law holds
     if told or silent:
         return [reading] if told else []
-    return [one_way.reading(context.weights, groups_of(context)) or reading]
+    one = one_way.reading(context.weights, groups_of(context))
+    return [one or one_way.on_balance(reading, [way.values for way in ways], groups_of(context))]
 
 
 def weights_of(context: Context) -> tuple[Array, Array]:

@@ -45,6 +45,15 @@ def test_prompts_that_are_pushed_in_both_ways_are_not(baseline: Array, tmp_path:
     assert reading is None or "is pushed" not in reading.sentence
 
 
+def test_prompts_that_are_pushed_down_on_balance(tmp_path: Path) -> None:
+    """The leave-one-out sum with the own reward is below the best rewards of a group."""
+    rewards = np.array([[1.0, 0.2, 0.1, 0.4], [0.3, 1.1, 0.2, 0.3]])
+    reading = said(tmp_path, rewards - rewards.sum(1, keepdims=True) / 3)
+    assert reading is not None
+    assert (reading.kind, reading.numbers["on_balance"]) == ("cannot tell", "down")
+    assert "holds the row's own reward" in reading.remedy
+
+
 def test_a_leave_one_out_baseline_has_both_ways(tmp_path: Path) -> None:
     others = (REWARDS.sum(1, keepdims=True) - REWARDS) / 3
     reading = said(tmp_path, REWARDS - others)
