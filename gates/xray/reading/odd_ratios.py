@@ -46,7 +46,7 @@ def _power(power: float, names: Sequence[str], ratio: Reading) -> Reading:
             "(no distribution has such log-probs)"
         )
     numbers = {**ratio.numbers, "power": power}
-    return Reading("ratio", "attention", sentence, FIT.format("powers of ratios"), SOFT, numbers)
+    return Reading("ratio", "attention", sentence, FIT.format("powers of ratios"), SOFT if power > 0 else "", numbers)
 
 
 def _inverse(names: Sequence[str], ratio: Reading) -> Reading:
