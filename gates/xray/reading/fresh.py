@@ -9,7 +9,7 @@ import numpy as np
 
 from gates.xray.reading import shapes
 from gates.xray.reading.context import Context
-from gates.xray.reading.reading import Reading
+from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import plural
 from gates.xray.step import EQUAL
 
@@ -34,7 +34,7 @@ def sampler(context: Context) -> list[Reading]:
     else:
         sentence += ", and no ratio to them corrects for it"
     because = "its weights are those that the trained model had before update 1, and no longer has"
-    kind = "read" if corrected else "attention"
+    kind: Kind = "read" if corrected else "attention"
     return [Reading("sampler", kind, sentence, because, "" if corrected else REFRESH)]
 
 
