@@ -67,8 +67,16 @@ def readings(context: Context) -> list[Reading]:
     silent = alike or not objective.sampled(context)  # or no law holds
     if told or silent:
         return [reading] if told else []
+    return [_pushed(context, ways, reading)]
+
+
+def _pushed(context: Context, ways: Sequence[Rows], reading: Reading) -> Reading:
+    """Return the reading of rows that do not sum to 0, with the way that they are pushed if it is one."""
+    known = all(prompt is not None for prompt in context.step.prompts)
+    if not known or all(sums_to_zero(context, way) is None for way in ways):
+        return reading
     one = one_way.reading(context.weights, groups_of(context))
-    return [one or one_way.on_balance(reading, [way.values for way in ways], groups_of(context))]
+    return one or one_way.on_balance(reading, [way.values for way in ways], groups_of(context))
 
 
 def weights_of(context: Context) -> tuple[Array, Array]:
@@ -131,7 +139,8 @@ def _decided(
     lengths = trained(context)
     answers = [(way.way, holds(way)) for way in ways]
     fitting = list(dict.fromkeys(name for name, answer in answers if answer))
-    if not fitting and any(answer is False for _, answer in answers):
+    compared = any(answer is not None for _, answer in answers)
+    if not fitting and compared:
         ways = _seldom_meant(context)
         answers = [(way.way, holds(way)) for way in ways]
         fitting = list(dict.fromkeys(name for name, answer in answers if answer))
@@ -141,7 +150,7 @@ def _decided(
         "fitting": fitting,
         "weights": [float(w) if np.isfinite(w) else None for w in weights],
     }
-    if all(answer is None for _, answer in answers):
+    if not compared:
         sentence = "how rows weigh against each other does not show: no two rows of a prompt have weights of their own"
         return Reading(
             "between rows", "cannot tell", sentence, law, f"record several rows a prompt, or {NOTE}", numbers
