@@ -23,9 +23,12 @@ def shown(folder: Path, of: Of, count: int = 1, beta: float = 0.0) -> Picture:
     weights = token_mean(rows, advantages())
 
     def made(model: Model, number: int) -> Made:
+        values, starts = ([each.log_probs(row.ids) for row in rows] for each in (model, POLICY))
+
         def coefficient(row: int, token: int) -> float:
-            place, ids = len(rows[row].prompt) + token, rows[row].ids
-            own, apart = (float((model.log_probs(ids) - by)[place]) for by in (0.0, POLICY.log_probs(ids)))
+            place = len(rows[row].prompt) + token
+            own = float(values[row][place])
+            apart = own - float(starts[row][place])
             return of(float(weights[row]), own, float(np.exp(apart))) + beta * (1.0 - float(np.exp(-apart)))
 
         after = LATER.flat if number < count else None
@@ -34,7 +37,7 @@ def shown(folder: Path, of: Of, count: int = 1, beta: float = 0.0) -> Picture:
     return picture(folder, *[made(model, number) for number, model in enumerate((POLICY, LATER)[:count], 1)])
 
 
-@pytest.mark.parametrize(("count", "beta"), [(1, 0.0), (2, 0.0), (2, 0.02)])
+@pytest.mark.parametrize(("count", "beta"), [(1, 0.0), (2, 0.02)])
 def test_a_weight_that_is_not_detached(count: int, beta: float, tmp_path: Path) -> None:
     """The derivative of A·r·log p, where r should be a constant."""
     seen = shown(tmp_path, lambda weight, own, ratio: weight * ratio * (1.0 + own), count, beta)

@@ -18,9 +18,10 @@ def shown(folder: Path, temperature: float, beta: float = 0.0, bounds: tuple[flo
     rows = lines(LENGTHS, GROUP)
     weights = row_mean(rows, advantages()) / temperature
 
+    moved = [(LATER.log_probs(row.ids) - POLICY.log_probs(row.ids)) / temperature for row in rows]
+
     def coefficient(row: int, token: int) -> float:
-        place = len(rows[row].prompt) + token
-        apart = float((LATER.log_probs(rows[row].ids) - POLICY.log_probs(rows[row].ids))[place]) / temperature
+        apart = float(moved[row][len(rows[row].prompt) + token])
         clipped = np.exp(apart) > bounds[1] if weights[row] < 0 else np.exp(apart) < bounds[0]
         divergence = beta * (1.0 - np.exp(-apart)) / rows[row].length / len(rows) / temperature
         return float((0.0 if clipped else weights[row] * np.exp(apart)) + divergence)

@@ -37,9 +37,10 @@ def shown(folder: Path, keep: Callable[[Array], Array], count: int = 1, beta: fl
     weights = row_mean(rows, advantages())
 
     def made(model: Model, number: int) -> Made:
+        scored = [(model.log_probs(row.ids), POLICY.log_probs(row.ids)) for row in rows]
+
         def coefficient(row: int, token: int) -> float:
-            place, ids = len(rows[row].prompt) + token, rows[row].ids
-            values, start = model.log_probs(ids), POLICY.log_probs(ids)
+            place, (values, start) = len(rows[row].prompt) + token, scored[row]
             penalty = beta * (1.0 - np.exp(start[place] - values[place])) / rows[row].length / len(rows)
             return float(weights[row] * np.exp(values[place] - keep(start)[place]) + penalty)
 
