@@ -15,22 +15,31 @@ FINE = "score old log-probs as the loss does, with the same types"
 SOFT = "divide the logits by the temperature, before the log-softmax"
 
 
-def reading(shape: Shape, names: Sequence[str], ratio: Reading) -> Reading | None:
-    """Return what is odd about the ratio of a shape; None where it is the old log-probs alone."""
+def reading(shape: Shape, names: Sequence[str], ratio: Reading, *, again: bool) -> Reading | None:
+    """Return what is odd about the ratio of a shape; None where it is the old log-probs alone.
+
+    Args:
+        shape: of the tokens.
+        names: whose log-probs it divides by.
+        ratio: the reading without it.
+        again: whether an earlier update trained these rows, so that the policy has moved as well.
+    """
     if shape.inverse:
         return _inverse(names, ratio)
     if shape.power != 1.0:
         return _power(shape.power, names, ratio)
-    return _rounded(names[0], ratio) if names[0].startswith(rounded.BY) else None
+    return _rounded(names[0], ratio, again=again) if names[0].startswith(rounded.BY) else None
 
 
-def _rounded(old: str, ratio: Reading) -> Reading:
+def _rounded(old: str, ratio: Reading, *, again: bool) -> Reading:
     """Return that the old log-probs are those of half precision."""
     type_of = old.removeprefix(rounded.BY)
-    sentence = (
-        f"the ratio is to {old}, beside finer ones of the policy: rounding alone moves ratios away from 1 "
-        f"(tokens weigh by ratios of {_span(ratio.numbers)})"
+    moves = (
+        "rounding moves ratios, beside what the policy has moved"
+        if again
+        else "rounding alone moves ratios away from 1"
     )
+    sentence = f"the ratio is to {old}, beside finer ones of the policy: {moves} (tokens weigh by ratios of {_span(ratio.numbers)})"
     because = f"the old log-probs by which a row's coefficients differ are numbers of {type_of}, all but for a constant"
     return Reading("ratio", "attention", sentence, because, FINE, {**ratio.numbers, "rounded": type_of})
 

@@ -228,7 +228,8 @@ def _mistaken(context: Context) -> list[Reading]:
     """Return that the old log-probs are not the old policy's, and whose they are."""
     ratio, *clipped = _stale(context)
     names = list(dict.fromkeys(shape.old or "" for shape in context.fitting))
-    if (odd := odd_ratios.reading(context.shape, names, ratio)) is not None:
+    again = bool(context.trained_before & set(context.step.update.keys))
+    if (odd := odd_ratios.reading(context.shape, names, ratio, again=again)) is not None:
         return [odd, *clipped]
     sentence = f"old log-probs are not those of these tokens under the old policy: tokens weigh by their ratio to {' or '.join(names)}: {_span(context.shape.surrogate)}"
     return [Reading("ratio", "attention", sentence, ratio.because, numbers=ratio.numbers), *clipped]

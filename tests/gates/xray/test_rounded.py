@@ -55,7 +55,7 @@ def test_a_ratio_to_rounded_log_probs(keep: Callable[[Array], Array], name: str,
     seen = shown(tmp_path, keep)
     reading = seen.of("ratio")
     assert reading is not None
-    assert (reading.kind, reading.numbers["rounded"]) == ("attention", name)
+    assert (reading.kind, reading.numbers["rounded"], "rounding alone" in reading.sentence) == ("attention", name, True)
     assert [each.name for each in seen.readings if each.kind == "attention"] == ["ratio"]
 
 
@@ -64,7 +64,7 @@ def test_the_same_log_probs_in_a_later_update(tmp_path: Path) -> None:
     reading, divergence = seen.of("ratio"), seen.of("KL")
     assert reading is not None
     assert divergence is not None
-    assert reading.numbers["rounded"] == "bfloat16"
+    assert (reading.numbers["rounded"], "rounding alone" in reading.sentence) == ("bfloat16", False)
     assert divergence.numbers["beta"] == pytest.approx(0.5, rel=1e-3)
 
 
