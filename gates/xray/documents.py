@@ -37,6 +37,8 @@ class Scorer(Part):
     model: str = ""
     update: NonNegativeInt = 0
     lines: NonNegativeInt = 0
+    scored: NonNegativeInt = 0
+    times: tuple[NonNegativeInt, ...] = ()
 
 
 class Clip(Part):

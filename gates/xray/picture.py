@@ -16,6 +16,7 @@ from gates.xray.reading import (
     objective,
     optimizer,
     outside,
+    passes,
     penalty,
     prompts,
     sampling,
@@ -23,6 +24,7 @@ from gates.xray.reading import (
     shift,
     synced,
     trains,
+    truncated,
     within,
 )
 from gates.xray.reading.context import Context, context
@@ -36,8 +38,10 @@ QUESTIONS: tuple[Callable[[Context], list[Reading]], ...] = (
     prompts.readings,
     shift.readings,
     trains.readings,
+    truncated.readings,
     within.readings,
     between.readings,
+    passes.readings,
     margins.readings,
     synced.readings,
     second.readings,

@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.model import Array
 from gates.xray.fit import quantile
-from gates.xray.reading import objective, row_terms
+from gates.xray.reading import objective, one_way, rounded, row_terms
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.trains import state
@@ -23,9 +23,13 @@ WAYS = {
     "rank mean": "each rank is averaged over its own tokens, so a token weighs more on a rank with few",
     "micro-batch mean": "each forward pass is averaged over its own tokens, so a token weighs more in a pass with few",
     "row mean twice": "each row is divided by its length twice: its tokens weigh 1/length²",
+    "mean of the whole row": "each row is averaged over its prompt and its completion together: its tokens weigh "
+    "1/(prompt + completion), so rows of long prompts weigh less",
 }
-TWICE = "row mean twice"  # is tried where nothing that is meant fits
-ONCE = "leave one of both out: of the advantage, or of the loss"
+SELDOM = {  # ways that are tried where nothing that is meant fits, and the remedy
+    "row mean twice": "leave one of both out: of the advantage, or of the loss",
+    "mean of the whole row": "divide by the mask of the completion, not by the attention mask",
+}
 TOKENS = "tokens of the step"
 NOTE = "gates_note(advantages=…) would tell"
 
@@ -42,12 +46,13 @@ class Rows:
 def readings(context: Context) -> list[Reading]:
     """Return how rows weigh."""
     kind = objective.kind(context)
-    if not context.fitting or kind in {"", "unpaired"}:
+    unknown = (context.shape.old or "").startswith(rounded.BY)  # each row's ratio has a constant that is not known
+    if not context.fitting or kind in {"", "unpaired"} or unknown:
         return []
     if kind == "preference":
         numbers = objective.readings(context)[0].numbers
         return _pairs(context, numbers["pairs"], by_row=numbers["unit"] == "row")
-    ways = list(_ways(context))
+    ways = list(ways_of(context))
     advantages = _noted(context)
     if advantages is not None:
         return [
@@ -56,14 +61,25 @@ def readings(context: Context) -> list[Reading]:
     if kind == "supervised":
         ones = np.ones(context.rows)
         return [_decided(context, ways, lambda way: _proportional(way, ones), "every row is pushed alike", ones)]
-    reading = _decided(context, ways, lambda way: _sums_to_zero(context, way), "advantages of a group sum to 0")
+    reading = _decided(context, ways, lambda way: sums_to_zero(context, way), "advantages of a group sum to 0")
     told = reading.kind == "read" or bool(reading.numbers.get("fitting"))
     alike = context.trained_before or row_terms.of(context) is not None  # ratios of rows, or their KL, act as well
     silent = alike or not objective.sampled(context)  # or no law holds
-    return [] if silent and not told else [reading]
+    if told or silent:
+        return [reading] if told else []
+    return [_pushed(context, ways, reading)]
 
 
-def _weights(context: Context) -> tuple[Array, Array]:
+def _pushed(context: Context, ways: Sequence[Rows], reading: Reading) -> Reading:
+    """Return the reading of rows that do not sum to 0, with the way that they are pushed if it is one."""
+    known = all(prompt is not None for prompt in context.step.prompts)
+    if not known or all(sums_to_zero(context, way) is None for way in ways):
+        return reading
+    one = one_way.reading(context.weights, groups_of(context))
+    return one or one_way.on_balance(reading, [way.values for way in ways], groups_of(context))
+
+
+def weights_of(context: Context) -> tuple[Array, Array]:
     """Return the weight of each row and its error; NaN where it has no token of its own."""
     values, errors = np.full(context.rows, np.nan), np.full(context.rows, np.nan)
     for first, weight in context.shape.weights.items():
@@ -79,8 +95,9 @@ def trained(context: Context) -> Array:
     return np.array([sum(state(context, i, int(k)) != "still" for k in row.completion) for i, row in rows], dtype=float)
 
 
-def _ways(context: Context) -> list[Rows]:
-    weights, errors = _weights(context)
+def ways_of(context: Context) -> list[Rows]:
+    """Return the rows under each way to divide that is tried first."""
+    weights, errors = weights_of(context)
     whole = np.array([len(row.completion) for row in context.step.rows], dtype=float)
     without = trained(context)
     ways = [("token mean", np.ones(context.rows)), ("row mean", without)]
@@ -94,12 +111,21 @@ def _ways(context: Context) -> list[Rows]:
     return [Rows(name, weights * divisor, errors * divisor) for name, divisor in ways]
 
 
-def _twice(context: Context) -> list[Rows]:
-    """Return rows divided by their lengths twice, where these differ so that it is not a division by all of them."""
-    weights, errors = _weights(context)
+def _seldom_meant(context: Context) -> list[Rows]:
+    """Return rows divided by their lengths twice, or by those of their prompts too, where these differ."""
+    weights, errors = weights_of(context)
     whole = np.array([len(row.completion) for row in context.step.rows], dtype=float)
-    lengths = [trained(context), whole]
-    return [Rows(TWICE, weights * length**2, errors * length**2) for length in lengths if len(set(length.tolist())) > 1]
+    shown = np.array([int(row.row.attended.sum()) for row in context.step.rows], dtype=float)
+    ways = [("row mean twice", length**2) for length in (trained(context), whole)]
+    if not _prompts_train(context):
+        ways += [("mean of the whole row", length) for length in (shown, shown - 1)]  # of all tokens, or of all scores
+    return [Rows(name, weights * divisor, errors * divisor) for name, divisor in ways if len(set(divisor.tolist())) > 1]
+
+
+def _prompts_train(context: Context) -> bool:
+    """Return whether tokens of prompts train; a mean over prompt and completion is then one over what trains."""
+    rows = enumerate(context.step.rows)
+    return any(row.begin is None or "trains" in {state(context, i, int(k)) for k in row.prompt} for i, row in rows)
 
 
 def _decided(
@@ -113,17 +139,18 @@ def _decided(
     lengths = trained(context)
     answers = [(way.way, holds(way)) for way in ways]
     fitting = list(dict.fromkeys(name for name, answer in answers if answer))
-    if not fitting and any(answer is False for _, answer in answers):
-        ways = _twice(context)
+    compared = any(answer is not None for _, answer in answers)
+    if not fitting and compared:
+        ways = _seldom_meant(context)
         answers = [(way.way, holds(way)) for way in ways]
         fitting = list(dict.fromkeys(name for name, answer in answers if answer))
-    weights, _ = _weights(context)
+    weights, _ = weights_of(context)
     numbers = {
         "lengths": lengths.astype(int).tolist(),
         "fitting": fitting,
         "weights": [float(w) if np.isfinite(w) else None for w in weights],
     }
-    if all(answer is None for _, answer in answers):
+    if not compared:
         sentence = "how rows weigh against each other does not show: no two rows of a prompt have weights of their own"
         return Reading(
             "between rows", "cannot tell", sentence, law, f"record several rows a prompt, or {NOTE}", numbers
@@ -176,10 +203,10 @@ def _proportional(way: Rows, advantages: Array) -> bool | None:
 def _read(context: Context, way: Rows, advantages: Array | None, law: str, numbers: Mapping[str, Any]) -> Reading:
     """Return the way, and the divisor where advantages are known."""
     because = f"{law}, and only so do these"
-    if advantages is None or way.way == TWICE:
+    if advantages is None or way.way in SELDOM:
         numbers = {**numbers, "way": way.way}
-        kind: Kind = "attention" if way.way == TWICE else "read"
-        return Reading("between rows", kind, WAYS[way.way], because, ONCE if way.way == TWICE else "", numbers)
+        kind: Kind = "attention" if way.way in SELDOM else "read"
+        return Reading("between rows", kind, WAYS[way.way], because, SELDOM.get(way.way, ""), numbers)
     factor, error = _factor(way, advantages)
     clip = context.step.update.document.clip
     divisor = (clip.factor if clip else 1.0) / abs(factor)
@@ -210,17 +237,18 @@ def _counts(context: Context, way: str) -> Mapping[str, float]:
     return counts[way]
 
 
-def _sums_to_zero(context: Context, way: Rows) -> bool | None:
+def sums_to_zero(context: Context, way: Rows) -> bool | None:
     """Return whether the weights of every group sum to 0."""
     answers = []
-    for members in _groups(context):
+    for members in groups_of(context):
         values, errors = way.values[members], way.errors[members]
         if len(members) > 1 and np.isfinite(values).all() and (values != 0).sum() > 1:
             answers.append(bool(abs(values.sum()) <= context.tokens.quantile * np.sqrt((errors**2).sum())))
     return all(answers) if answers else None
 
 
-def _groups(context: Context) -> list[list[int]]:
+def groups_of(context: Context) -> list[list[int]]:
+    """Return the rows of each prompt, or all rows where prompts are not known."""
     groups = shared(context.step.prompts)
     if not groups or any(prompt is None for prompt in context.step.prompts):
         return [list(range(context.rows))]
@@ -229,7 +257,7 @@ def _groups(context: Context) -> list[list[int]]:
 
 def _pairs(context: Context, pairs: Sequence[Sequence[int]], *, by_row: bool) -> list[Reading]:
     """Return whether all pairs are pushed as strongly: token by token, or row by row where rows are averaged over tokens."""
-    weights, errors = _weights(context)
+    weights, errors = weights_of(context)
     first = np.array([pair[0] for pair in pairs])
     sizes = np.array([_length(context, pair) if by_row else 1.0 for pair in pairs])
     numbers: Mapping[str, object] = {"pairs": [float(weight) for weight in weights[first]]}

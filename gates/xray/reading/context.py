@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import inverse, mistaken, reordered, shapes
+from gates.xray.reading import inverse, mistaken, own, powers, reordered, repeated, rounded, shapes
 from gates.xray.reading.reordered import Reordered
 from gates.xray.reading.shapes import Shape
 from gates.xray.reading.tokens import Tokens, masked, tokens_of
@@ -30,7 +30,7 @@ class Context:
         mistaken: whether these divide by old log-probs that are not the old policy's, or by the new ones.
         masked: columns that they fit without: a mask leaves them out, since a KL would show there.
         reordered: the KL to the log-probs of other rows, where there is one.
-        earlier_contexts: of the updates before.
+        factors: of each row, by which its forward pass counts several times; empty where passes count alike.
     """
 
     recording: Recording
@@ -41,6 +41,7 @@ class Context:
     mistaken: bool = False
     masked: frozenset[int] = frozenset()
     reordered: Reordered | None = None
+    factors: Array = field(default_factory=lambda: np.ones(0))
 
     @property
     def shape(self) -> Shape:
@@ -99,24 +100,50 @@ class Context:
 def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Context:
     """Return the context of an update."""
     tokens, steps = tokens_of(step), [before.step for before in earlier]
-    fitting = _simplest(step, tokens, steps)
-    if fitting or not len(tokens.value):
-        return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
+    plain = Context(recording, step, tuple(earlier), tokens, tuple(_simplest(step, tokens, steps)))
+    return plain if plain.fitting or not len(tokens.value) else next(_others(plain, steps), plain)
+
+
+def _others(plain: Context, steps: Sequence[Step]) -> Iterator[Context]:
+    """Yield the contexts that explain the coefficients in ways which few scripts have, the likelier ones first."""
+    step, tokens, earlier = plain.step, plain.tokens, plain.earlier
     left_out = masked(step, tokens, steps)
     trained = tokens.taken(~left_out)
     if 0 < len(trained.value) < len(tokens.value) and (fitting := _simplest(step, trained, steps)):
         columns = frozenset(tokens.column[left_out].tolist())
-        return Context(recording, step, tuple(earlier), trained, tuple(fitting), masked=columns)
+        yield replace(plain, tokens=trained, fitting=tuple(fitting), masked=columns)
     if fitting := _by_call(step, tokens, steps):
-        return Context(recording, step, tuple(earlier), tokens, tuple(fitting))
-    known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
-    fitting = mistaken.fitting(step, tokens, steps, known) or inverse.fitting(step, tokens, steps)
-    if fitting:
-        return Context(recording, step, tuple(earlier), tokens, tuple(fitting), mistaken=True)
+        yield replace(plain, fitting=tuple(fitting))
+    if (counted := repeated.fitting(step, tokens, steps)) is not None:
+        yield replace(plain, tokens=counted[0], fitting=tuple(counted[1]), factors=counted[2])
+    yield from _odd_ratios(plain, steps)
     found = [before.reordered for before in earlier if before.reordered is not None]
     if (kl := reordered.fitting(step, tokens, steps, found)) is not None:
-        return Context(recording, step, tuple(earlier), kl.tokens, kl.fitting, reordered=kl)
-    return Context(recording, step, tuple(earlier), tokens, ())
+        yield replace(plain, tokens=kl.tokens, fitting=kl.fitting, reordered=kl)
+
+
+def _odd_ratios(plain: Context, steps: Sequence[Step]) -> Iterator[Context]:
+    """Yield the contexts whose ratio no definition has."""
+    step, tokens, earlier = plain.step, plain.tokens, plain.earlier
+    for before in earlier:
+        if before.mistaken and (before.shape.old or "").startswith(rounded.BY):
+            seen, fitting = rounded.again(step, tokens, before.step, before.shape, before.tokens)
+            if fitting:
+                yield replace(plain, tokens=seen, fitting=tuple(fitting), mistaken=True)
+    known = {before.shape.old for before in earlier if before.mistaken and before.shape.old is not None}
+    fitting = mistaken.fitting(step, tokens, steps, known) or inverse.fitting(step, tokens, steps)
+    if fitting := fitting or rounded.fitting(step, tokens):
+        yield replace(plain, fitting=tuple(fitting), mistaken=True)
+    if fitting := own.fitting(step, tokens, steps):
+        yield replace(plain, fitting=tuple(fitting))
+    if fitting := powers.fitting(step, tokens, steps, _asked(plain.recording)):
+        yield replace(plain, fitting=tuple(fitting), mistaken=True)
+
+
+def _asked(recording: Recording) -> list[float]:
+    """Return the temperatures that samplers were asked for."""
+    asked = (event.get("request", {}).get("temperature") for event in recording.of("generate"))
+    return [float(value) for value in asked if isinstance(value, (int, float))]
 
 
 def _simplest(step: Step, tokens: Tokens, earlier: Sequence[Step]) -> list[Shape]:

@@ -24,7 +24,8 @@ def readings(context: Context) -> list[Reading]:
         return [_named(context, [shape for shape in with_kl if shape.beta > 0] or with_kl)]
     if between_rows := constant.readings(context):
         return between_rows
-    if not context.fitting or objective.kind(context) != "policy gradient" or not objective.sampled(context):
+    silent = not context.fitting or bool(context.shape.own)
+    if silent or objective.kind(context) != "policy gradient" or not objective.sampled(context):
         return []
     sources = [source for source in shapes.references(context.step) if _apart(context, source) is not None]
     if not sources:

@@ -140,7 +140,8 @@ def ratio(context: Context) -> tuple[str, str, Array] | None:
 
 
 def _usable(context: Context) -> bool:
-    plain = bool(context.fitting) and context.shape.form is None and context.shape.old is None
+    shape = context.shape
+    plain = bool(context.fitting) and shape.form is None and shape.old is None and not shape.own
     return plain and objective.kind(context) == "policy gradient" and objective.sampled(context)
 
 

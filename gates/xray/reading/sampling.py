@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gates.xray.documents import Event
-from gates.xray.reading import resampled
+from gates.xray.reading import fresh, replaced, resampled
 from gates.xray.reading.context import Context
 from gates.xray.reading.explained import room
 from gates.xray.reading.reading import Reading
@@ -19,7 +19,13 @@ from gates.xray.step import shared
 
 def readings(context: Context) -> list[Reading]:
     """Return how the rows of an update were sampled."""
-    return [*_request(context), *resampled.readings(context), *_temperature(context), *_duplicates(context)]
+    return [
+        *_request(context),
+        *fresh.sampler(context),
+        *resampled.readings(context),
+        *_temperature(context),
+        *_duplicates(context),
+    ]
 
 
 def calls(context: Context) -> list[Event]:
@@ -97,6 +103,9 @@ def _temperature(context: Context) -> Iterator[Reading]:
 
 def _duplicates(context: Context) -> Iterator[Reading]:
     """Count completions of one prompt that are equal: their coefficients are one number, divided among them."""
+    if (drawn := replaced.reading(context)) is not None:
+        yield drawn
+        return
     step = context.step
     equal, total = 0, 0
     for members in shared(step.prompts).values():

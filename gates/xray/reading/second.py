@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import objective, row_terms, shapes, within
+from gates.xray.reading import fresh, objective, odd_ratios, row_terms, shapes, within
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Kind, Reading
 from gates.xray.reading.words import number, plural, rows, share
@@ -19,7 +19,7 @@ LARGER = "record an update after a larger step, or more updates of one rollout (
 
 def readings(context: Context) -> list[Reading]:
     """Return what the ratio does."""
-    if objective.kind(context) != "policy gradient":
+    if objective.kind(context) != "policy gradient" or context.shape.own:
         return []
     if context.mistaken:
         return _mistaken(context)
@@ -228,22 +228,11 @@ def _mistaken(context: Context) -> list[Reading]:
     """Return that the old log-probs are not the old policy's, and whose they are."""
     ratio, *clipped = _stale(context)
     names = list(dict.fromkeys(shape.old or "" for shape in context.fitting))
-    if context.shape.inverse:
-        return [_inverse(names, ratio), *clipped]
+    again = bool(context.trained_before & set(context.step.update.keys))
+    if (odd := odd_ratios.reading(context.shape, names, ratio, again=again)) is not None:
+        return [odd, *clipped]
     sentence = f"old log-probs are not those of these tokens under the old policy: tokens weigh by their ratio to {' or '.join(names)}: {_span(context.shape.surrogate)}"
     return [Reading("ratio", "attention", sentence, ratio.because, numbers=ratio.numbers), *clipped]
-
-
-def _inverse(names: Sequence[str], ratio: Reading) -> Reading:
-    """Return that tokens weigh by the inverse of the ratio."""
-    least, largest = (1.0 / ratio.numbers[name] for name in ("largest", "least"))
-    sentence = (
-        f"the ratio is upside down, exp(old − new): tokens weigh by the inverse of their ratio to {' or '.join(names)}: "
-        f"{number(least)} to {number(largest)}; where gradients flow through it, rows are pushed against their advantages"
-    )
-    because = "equal weights and ratios do not fit, these inverse ratios do"
-    numbers = {**ratio.numbers, "least": least, "largest": largest, "inverse": True}
-    return Reading("ratio", "attention", sentence, because, "the ratio is exp(new − old)", numbers)
 
 
 def _stale(context: Context) -> list[Reading]:
@@ -258,7 +247,8 @@ def _stale(context: Context) -> list[Reading]:
     because = "their coefficient is 0, or the KL's alone, on the side of 1 that a bound cuts"
     on = ~context.tokens.zero & ~context.clipped & (context.weights[context.tokens.row] != 0)
     clipped = _clip(context, context.clipped, on, ratio, because)
-    return [Reading("ratio", kind, sentence, "equal weights do not fit, these ratios do", numbers=numbers), *clipped]
+    ratios = Reading("ratio", kind, sentence, "equal weights do not fit, these ratios do", numbers=numbers)
+    return [fresh.older(context, ratios), *clipped]
 
 
 def _kind(context: Context) -> Kind:

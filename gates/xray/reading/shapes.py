@@ -55,6 +55,8 @@ class Shape:
         clipped: tokens that the ratio's bound switched off, beside a KL.
         surrogate: the ratio of each token; 1 without one.
         inverse: whether the surrogate is the inverse of the ratio.
+        power: exponent of the ratio in the surrogate, where it is another than 1 or −1.
+        own: how tokens weigh by their own log-prob; empty where they do not.
     """
 
     old: str | None
@@ -70,6 +72,8 @@ class Shape:
     surrogate: Array
     by_call: bool = False
     inverse: bool = False
+    power: float = 1.0
+    own: str = ""
 
     @property
     def ratio(self) -> Array:
@@ -129,6 +133,11 @@ def differs(step: Step, tokens: Tokens, source: Source) -> bool:
 def equal(tokens: Tokens) -> Shape:
     """Return the simplest shape: the trained tokens of a row have one coefficient."""
     return _solved(tokens, np.ones(len(tokens.value)), None, tokens.zero)
+
+
+def weighed(tokens: Tokens, surrogate: Array, penalty: Array | None = None) -> Shape:
+    """Return the shape of tokens that weigh by any numbers, with a term beside them where it is given."""
+    return _solved(tokens, surrogate, penalty, tokens.zero if penalty is None else None)
 
 
 def candidates(

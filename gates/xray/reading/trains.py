@@ -1,4 +1,4 @@
-"""Which tokens train: prompt, completion, its first and its closing token, what stands behind it, padding, truncated rows."""
+"""Which tokens train: prompt, completion, its first and its closing token, what stands behind it, padding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def readings(context: Context) -> list[Reading]:
         _padding(context),
     ]
     shifted = _shifted(context)
-    return [reading for reading in (shifted, *parts, _truncated(context)) if reading is not None]
+    return [reading for reading in (shifted, *parts) if reading is not None]
 
 
 def weighty(context: Context) -> list[int]:
@@ -251,43 +251,3 @@ def _padding(context: Context) -> Reading | None:
 def _hidden(row: StepRow) -> list[int]:
     """Return the positions that the attention mask hides, but for a closing token."""
     return [int(k) for k in np.flatnonzero(~row.row.attended) if k != row.closing]
-
-
-def _truncated(context: Context) -> Reading | None:
-    step = context.step
-    cut = [i for i, row in enumerate(step.rows) if row.truncated]
-    if not cut:
-        return None
-    trained = [i for i in cut if context.weights[i] != 0.0 and np.isfinite(context.weights[i])]
-    numbers = {"rows": cut, "trained": trained}
-    names = f"all {len(cut)} rows" if 1 < len(cut) == len(step.rows) else rows(cut)
-    head = f"{names} {'was' if len(cut) == 1 else 'were'} cut off by the limit of tokens"
-    because = "no closing token, and as long as the sampler was asked for"
-    if len(trained) == len(cut):
-        return Reading(
-            "truncated", "read", f"{head} and {'trains' if len(cut) == 1 else 'train'}", because, numbers=numbers
-        )
-    whole = [i for i, row in enumerate(step.rows) if not row.truncated]
-    if trained and all(context.weights[i] != 0.0 for i in whole) and not context.earlier:
-        return Reading(
-            "truncated",
-            "attention",
-            f"{head}; {rows(trained)} {'trains' if len(trained) == 1 else 'train'}, the others do not",
-            because,
-            numbers=numbers,
-        )
-    remedy = "a row that is masked, one whose advantage is 0 and one that a bound switched off look alike: gates_note(advantages=…) would tell"
-    without = [i for i in cut if i not in trained]
-    have = (
-        f"; {rows(without)} {'has' if len(without) == 1 else 'have'}"
-        if trained
-        else f" and {'has' if len(cut) == 1 else 'have'}"
-    )
-    return Reading(
-        "truncated",
-        "cannot tell",
-        f"{head}{have} no weight",
-        because,
-        remedy,
-        numbers,
-    )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gates.model import Array
-from gates.xray.reading import cycle, objective
+from gates.xray.reading import cycle, objective, own
 from gates.xray.reading.context import Context
 from gates.xray.reading.reading import Reading
 from gates.xray.reading.shapes import Shape
@@ -34,7 +34,7 @@ def readings(context: Context) -> list[Reading]:
     numbers = {"precision": precision, "misfit": shape.misfit, "rows": len(several)}
     if not context.fitting:
         return [_unlike(context, because, numbers)]
-    if shape.form is not None:
+    if shape.form is not None or shape.own:
         return [_with_kl(context, because, numbers)]
     if shape.old is not None:
         sentence = f"the tokens of a row weigh by {_ratio(shape)} to {shape.old}"
@@ -49,7 +49,10 @@ def _precision(tokens: Tokens) -> float:
 
 
 def _with_kl(context: Context, because: str, numbers: Mapping[str, object]) -> Reading:
+    """Return that tokens weigh by a KL, or by their own log-prob."""
     shape = context.shape
+    if shape.own:
+        return own.reading(shape, numbers)
     base = _ratio(shape) if shape.old else "the weight of the row"
     sentence = f"the tokens of a row weigh by {base} and a KL"
     return Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "kl"})

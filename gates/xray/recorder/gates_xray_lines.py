@@ -9,6 +9,7 @@ class Lines:
     def __init__(self):
         self.whole = {}  # key of the last token to the keys of all
         self.inner = set()  # keys of the tokens before the last
+        self.times = {}  # how often each was scored
 
     def add(self, row_keys, attended):
         """Add a row."""
@@ -19,11 +20,19 @@ class Lines:
             self.whole.pop(key, None)
         self.inner.update(shown[:-1])
         self.whole[shown[-1]] = frozenset(shown)
+        self.times[shown[-1]] = self.times.get(shown[-1], 0) + 1
 
-    def count(self, rows, lengths):
-        """Return how many begin with a prompt of an update's rows, whose prompts have these lengths, None where not known."""
-        prompts = set()
-        for row, length in zip(rows, lengths, strict=True):
-            shown = [key for key, counts in zip(row["keys"], row["attended"], strict=True) if counts]
-            prompts.update([shown[length - 1]] if length else [])
-        return sum(not prompts.isdisjoint(keys) for keys in self.whole.values())
+    def facts(self, rows, lengths):
+        """Return what a scorer's entry says of an update's rows, whose prompts have these lengths, None where not known.
+
+        `lines` counts those that begin with one of the prompts, each once, and `scored` all rows, each as often as it was
+        scored; `times` says so of each of the update's rows.
+        """
+        ends = [[key for key, counts in zip(row["keys"], row["attended"], strict=True) if counts] for row in rows]
+        prompts = {shown[length - 1] for shown, length in zip(ends, lengths, strict=True) if length}
+        times = {key: self.times[key] for key in self.whole}
+        return {
+            "lines": sum(not prompts.isdisjoint(keys) for keys in self.whole.values()),
+            "scored": sum(times.values()),
+            "times": [times.get(shown[-1], 0) if shown else 0 for shown in ends],
+        }

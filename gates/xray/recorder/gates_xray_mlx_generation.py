@@ -78,7 +78,7 @@ def watch_generation():
         with contextlib.suppress(Exception):
             request = {"max_new_tokens": kwargs.get("max_tokens", 256)}
             request.update(_request(kwargs.get("sampler"), kwargs.get("logits_processors")))
-            prompts += _recorder().generation([_ids(prompt)], request, kwargs.get("prompt_cache"))
+            prompts += _recorder().generation([_ids(prompt)], request, kwargs.get("prompt_cache"), model)
         yield from _steps(step(prompt, model, *args, **kwargs), prompts)
 
     generate.generate_step = generate_step
@@ -102,7 +102,7 @@ def _watch_batches(batch):
             request = {"max_new_tokens": max(limits)}
             request.update(_request(samplers[0] or self.sampler, getattr(self, "logits_processors", None)))
             caches = [] if asked.get("all_tokens") else [cache for cache in asked.get("caches") or [] if cache]
-            known += _recorder().generation(whole, request, caches[0] if caches else None)
+            known += _recorder().generation(whole, request, caches[0] if caches else None, self.model)
         numbers = insert(self, prompts, *args, **kwargs)
         with contextlib.suppress(Exception):
             rows = _batches.setdefault(self, {})

@@ -14,6 +14,7 @@ import gates_xray_mlx_calls as passes
 import mlx.core as mx
 from gates_xray_mlx_columns import TooLargeError
 from gates_xray_mlx_update import Update
+from gates_xray_sampler import whose
 from mlx import nn
 from mlx.utils import tree_flatten
 
@@ -32,6 +33,7 @@ class Recorder:
         frames: calls of modules with token ids that are running.
         ends: keys of the last tokens of what samplers were given, and of what other passes without gradient were given.
         models: given to Optimizer.update, from the outside in.
+        root: the module whose parameters the last update moved.
     """
 
     def __init__(self, recording, recorded):
@@ -42,7 +44,7 @@ class Recorder:
         self.frames, self.calls, self.scored, self.models, self.temperatures = [], [], [], [], []
         self.ends = (set(), set())
         self.vocabularies = set()
-        self.clip = self.start = self.group = None
+        self.clip = self.start = self.group = self.root = None
         self.clips = []  # of the norm since the last update: the numbers, the parameters, and the last pass before
         self._given = None  # tokens by row that a new key-value cache has got so far, and the logits after them
         self._growing = None  # the last pass without gradient, to know sampling loops
@@ -184,7 +186,7 @@ class Recorder:
 
     # -------------------------------------------------------------------------------------------- generation
 
-    def generation(self, prompts, request, cache=None):
+    def generation(self, prompts, request, cache=None, model=None):
         """See what a sampler was asked for: prompts, which go on from a key-value cache if there is one, and settings.
 
         Returns the whole prompts; none where it is not known what the cache holds.
@@ -199,10 +201,17 @@ class Recorder:
         self.ends[0].update(gates_xray.keys(prompt, [1] * len(prompt))[-1] for prompt in whole if prompt)
         if request.get("do_sample") and request.get("temperature") not in self.temperatures:
             self.temperatures.append(request["temperature"])
+        weights = None if model is None or self.root is None else self._weights_of(model)
+        count = len(prompts)
         self.recording.event(
-            "generate", prompts=len(prompts), request=request, completions=len(prompts), update=self.recording.made
+            "generate", prompts=count, request=request, completions=count, update=self.recording.made, weights=weights
         )
         return whole
+
+    def _weights_of(self, model):
+        """Return whose weights a sampling model has."""
+        sampler, trained = (dict(tree_flatten(each.parameters())) for each in (model, self.root))
+        return whose(sampler, trained, self.start, lambda a, b: a.shape == b.shape and bool(mx.array_equal(a, b)))
 
     # -------------------------------------------------------------------------------------------- the updates
 
@@ -232,7 +241,8 @@ class Recorder:
         self.recording.trains()
         self.busy = True
         try:
-            update = Update(self, optimizer, self._root(gradients, parameters), gradients)
+            self.root = self._root(gradients, parameters)
+            update = Update(self, optimizer, self.root, gradients)
             if update.calls:
                 update.measure()
                 return update

@@ -267,8 +267,8 @@ class Update:
         for (by, _, made), scorer in gathered.items():
             if scorer["rows"]:
                 arrays[f"scored.{len(scorers)}"] = scorer["values"]
-                lines = scorer["lines"].count(self.columns.rows, prompts)
-                scorers.append({"by": by, "model": scorer["model"], "update": made, "lines": lines})
+                lines = scorer["lines"].facts(self.columns.rows, prompts)
+                scorers.append({"by": by, "model": scorer["model"], "update": made, **lines})
                 self.recording.event("scored", by=by, rows=scorer["rows"], tokens=scorer["tokens"], update=made)
         return scorers
 

@@ -9,6 +9,7 @@ import contextlib
 import functools
 
 import gates_xray_torch
+from gates_xray_sampler import whose
 
 REQUEST = (
     "do_sample",
@@ -75,12 +76,19 @@ def generation():
                 request=request,
                 completions=len(sequences),
                 update=recorder.recording.made,
+                weights=_weights_of(self, recorder),
             )
             for prompt, completion in _drawn(ids, kwargs.get("attention_mask"), sequences, config):
                 recorder.recording.sampled(prompt, completion)
         return output
 
     mixin.generate, mixin._prepare_generation_config = watched, prepared
+
+
+def _weights_of(model, recorder):
+    """Return whose weights a sampling model has."""
+    sampler = dict(model.named_parameters())
+    return whose(sampler, recorder.trained, recorder.start, lambda a, b: a.shape == b.shape and bool((a == b).all()))
 
 
 def _drawn(ids, mask, sequences, config):

@@ -53,6 +53,7 @@ class Recorder:
         self.temperature = 1.0
         self.between = between.Between()
         self.start = None
+        self.trained = {}  # the parameters of the last update by name
         self.open = {}  # updates between the hooks before and after, by optimizer's id
         self.vocabularies = set()
         self.tokenizer = gates_xray.tokenizer
@@ -224,6 +225,7 @@ class Recorder:
             if passes:
                 self.busy = True
                 update = Update(self, optimizer, passes)
+                self.trained = update.parameters
                 update.measure()
                 self.open[id(optimizer)] = update
             elif between.without_gradient(moved):

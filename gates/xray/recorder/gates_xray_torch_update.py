@@ -248,8 +248,8 @@ class Update:
             ours = any(id(parameter) in own for parameter in module.parameters())
             by = "another model" if not ours else "trained model with adapters off" if off else "trained model"
             arrays[f"scored.{len(scorers)}"] = values
-            lines = self.recorder.lines[module_id, off, made].count(self.columns.rows, prompts)
-            scorers.append({"by": by, "model": type(module).__name__, "update": made, "lines": lines})
+            lines = self.recorder.lines[module_id, off, made].facts(self.columns.rows, prompts)
+            scorers.append({"by": by, "model": type(module).__name__, "update": made, **lines})
             padded = np.array(
                 [known.get(key, np.nan) for key in gates_xray.padded_keys(self.columns.rows, len(self.columns.keys))]
             )

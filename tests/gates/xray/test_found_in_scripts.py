@@ -126,6 +126,17 @@ def test_truncated_rows_beside_others_without_weight_are_not_blamed(tmp_path: Pa
     assert (kind, said) == ("cannot tell", "rows 1 and 2 were cut off by the limit of tokens; row 2 has no weight")
 
 
+@pytest.mark.parametrize(("advantage", "kind"), [(0.0, "cannot tell"), (0.6, "attention")])
+def test_a_truncated_row_whose_advantage_is_0_is_not_masked(advantage: float, kind: str, tmp_path: Path) -> None:
+    """The other rows of its prompt sum to 0 without it."""
+    rows: list[Line] = lines((12, 12, 9, 6, 4, 8, 6, 5))
+    rows[0].completion[-1] = rows[1].completion[-1] = 7
+    others = np.array([0.5, 0.0, -0.8, 0.3]) - np.array([advantage / 3, 0.0, advantage / 3, advantage / 3])
+    weights = row_mean(rows, np.concatenate([others, advantages()[4:]]))
+    got, _ = sentence(picture(tmp_path, Made(Model.drawn(), rows, spread(rows, weights))), "truncated")
+    assert got == kind
+
+
 def test_a_completion_that_the_mask_hides_is_assigned(tmp_path: Path) -> None:
     """TRL hides truncated rows that are left out; their tokens in the divisor are a factor with a name."""
     rows = lines(LENGTHS, GROUP)

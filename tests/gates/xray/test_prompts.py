@@ -54,6 +54,6 @@ def test_a_row_that_a_loop_has_grown_is_one() -> None:
     for row in ("ab", "ac", "abx", "acy", "abxz", "abx", "q"):  # of "abxz", "abx" is the beginning, scored again
         scored.add([row[: k + 1] for k in range(len(row))], [1] * len(row))
     row = {"keys": ["a", "ab", "abx"], "attended": [1, 1, 1]}
-    assert scored.count([row], [1]) == 2
-    assert scored.count([row], [2]) == 1
-    assert scored.count([row], [None]) == 0
+    assert scored.facts([row], [1])["lines"] == 2
+    assert scored.facts([row], [2])["lines"] == 1
+    assert scored.facts([row], [None])["lines"] == 0
