@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gates.xray.reading import encoded
+from gates.xray.reading import drawn, encoded
 from gates.xray.reading.context import Context
 from gates.xray.reading.objective import kind
 from gates.xray.reading.objective import readings as objective
@@ -135,11 +135,12 @@ def _completion(context: Context) -> Reading | None:
     heavy = weighty(context)
     if not heavy:
         return None
+    given = drawn.given(context)
     inner = [
         (i, int(k))
         for i in heavy
         for k in step.rows[i].completion
-        if k not in {step.rows[i].closing, step.rows[i].begin}
+        if k not in {step.rows[i].closing, step.rows[i].begin} and (i, int(k)) not in given
     ]
     counts = _counted(_states(context, inner))
     if not sum(counts.values()):
