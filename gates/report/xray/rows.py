@@ -18,7 +18,7 @@ from gates.xray.step import Step, StepRow
 Ground = Literal["up", "down", "still", "none", "hidden"]
 LEVELS = 6  # strengths of colour
 TOPICS = {  # of readings, in the order in which they are shown
-    "rows": ("objective", "between rows", "reference", "truncated", "duplicates"),
+    "rows": ("objective", "several texts", "between rows", "reference", "truncated", "duplicates"),
     "tokens": (
         "shift",
         "mask",

@@ -28,7 +28,7 @@ def readings(context: Context) -> list[Reading]:
         return []
     parts = [
         _prompt(context),
-        _completion(context),
+        completion(context),
         _first(context),
         _closing(context),
         _behind(context),
@@ -130,7 +130,8 @@ def _of_pairs(context: Context) -> Reading | None:
     return Reading("prompt", "attention", sentence, because, numbers={"rows": len(begins)})
 
 
-def _completion(context: Context) -> Reading | None:
+def completion(context: Context) -> Reading | None:
+    """Return which tokens inside of completions train, without the first and the closing one."""
     step = context.step
     heavy = weighty(context)
     if not heavy:

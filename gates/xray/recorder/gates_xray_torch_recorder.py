@@ -10,9 +10,9 @@ import contextlib
 import os
 import traceback
 import weakref
-from pathlib import Path
 
 import gates_xray
+import gates_xray_cannot as cannot
 import gates_xray_torch_between as between
 import gates_xray_torch_calls as calls
 import torch
@@ -299,10 +299,7 @@ class Recorder:
             self._never(IN_BACKWARD)
 
     def _failed(self, error):
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        self.recording.cannot(
-            f"an update could not be recorded: {type(error).__name__}: {str(error)[:300]} ({Path(where.filename).name}:{where.lineno})"
-        )
+        self.recording.cannot(cannot.sentence(error))
         if os.environ.get("GATES_XRAY_DEBUG"):
             traceback.print_exception(error)
 
