@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gates.xray.documents import Event
 from gates.xray.reading.context import Context
 from gates.xray.step import StepRow
 
@@ -21,12 +22,20 @@ class Drawn:
 
 def before(context: Context) -> list[Drawn]:
     """Return the rows that samplers drew before an update."""
-    events = context.recording.of("sampled")
-    return [
-        Drawn(tuple(map(int, event.get("prompt", []))), tuple(map(int, event.get("completion", []))))
-        for event in events
-        if event.get("update", 0) < context.step.update.number
-    ]
+    return [_row(event) for event in context.recording.of("sampled") if _earlier(event, context)]
+
+
+def by_any(context: Context) -> list[Drawn]:
+    """Return these and what the script's own loops drew; the last token of a loop may be one too many."""
+    return [*before(context), *(_row(event) for event in context.recording.of("drawn") if _earlier(event, context))]
+
+
+def _earlier(event: Event, context: Context) -> bool:
+    return bool(event.get("update", 0) < context.step.update.number)
+
+
+def _row(event: Event) -> Drawn:
+    return Drawn(tuple(map(int, event.get("prompt", []))), tuple(map(int, event.get("completion", []))))
 
 
 def attended(row: StepRow) -> list[int]:
