@@ -17,6 +17,14 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+class Texts(Part):
+    """Several texts in a row: where the later ones begin, and how many nats of them change at most when the first is another."""
+
+    starts: tuple[PositiveInt, ...]
+    apart: float | None = None
+    positions: Literal["run on", "begin anew"] | None = None
+
+
 class RowDocument(Part):
     """A row that the script scored with gradient."""
 
@@ -28,6 +36,7 @@ class RowDocument(Part):
     encoded: NonNegativeInt | None = None
     labels: tuple[int, ...] | None = None
     text: tuple[str, ...] | None = None
+    texts: Texts | None = None
 
 
 class Scorer(Part):

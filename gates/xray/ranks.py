@@ -10,7 +10,7 @@ import numpy as np
 
 from gates.errors import ConfigurationError
 from gates.model import Array
-from gates.xray.documents import PER_TOKEN, Kind, Scorer, UpdateDocument
+from gates.xray.documents import PER_TOKEN, Kind, Scorer, Texts, UpdateDocument
 from gates.xray.process import Part
 
 SAME = (
@@ -33,6 +33,7 @@ class Row:
         labels: as the script passed them.
         text: the pieces of text.
         encoded: attended tokens at its beginning that the tokenizer was given by themselves; None where it was not.
+        texts: where several stand in it.
     """
 
     rank: int
@@ -44,6 +45,7 @@ class Row:
     labels: tuple[int, ...] | None
     text: tuple[str, ...] | None
     encoded: int | None = None
+    texts: Texts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,7 @@ def _rows(part: Part, place: Mapping[int, int]) -> list[Row]:
             labels=row.labels,
             text=row.text,
             encoded=row.encoded,
+            texts=row.texts,
         )
         for row in part.document.rows
     ]

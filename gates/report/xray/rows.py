@@ -18,14 +18,17 @@ from gates.xray.step import Step, StepRow
 Ground = Literal["up", "down", "still", "none", "hidden"]
 LEVELS = 6  # strengths of colour
 TOPICS = {  # of readings, in the order in which they are shown
-    "rows": ("objective", "between rows", "reference", "truncated", "duplicates"),
+    "rows": ("objective", "several texts", "between rows", "reference", "truncated", "duplicates"),
     "tokens": (
         "shift",
         "mask",
         "prompt",
         "completion",
+        "cut short",
+        "given tokens",
         "first token",
         "closing token",
+        "endings",
         "after the end",
         "padding",
         "within rows",

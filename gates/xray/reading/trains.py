@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from gates.xray.reading import encoded
+from gates.xray.reading import drawn, encoded
 from gates.xray.reading.context import Context
 from gates.xray.reading.objective import kind
 from gates.xray.reading.objective import readings as objective
@@ -28,7 +28,7 @@ def readings(context: Context) -> list[Reading]:
         return []
     parts = [
         _prompt(context),
-        _completion(context),
+        completion(context),
         _first(context),
         _closing(context),
         _behind(context),
@@ -130,16 +130,18 @@ def _of_pairs(context: Context) -> Reading | None:
     return Reading("prompt", "attention", sentence, because, numbers={"rows": len(begins)})
 
 
-def _completion(context: Context) -> Reading | None:
+def completion(context: Context) -> Reading | None:
+    """Return which tokens inside of completions train, without the first and the closing one."""
     step = context.step
     heavy = weighty(context)
     if not heavy:
         return None
+    given = drawn.given(context)
     inner = [
         (i, int(k))
         for i in heavy
         for k in step.rows[i].completion
-        if k not in {step.rows[i].closing, step.rows[i].begin}
+        if k not in {step.rows[i].closing, step.rows[i].begin} and (i, int(k)) not in given
     ]
     counts = _counted(_states(context, inner))
     if not sum(counts.values()):

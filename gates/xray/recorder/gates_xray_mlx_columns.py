@@ -5,9 +5,11 @@ It runs in the interpreter of the script: standard library, NumPy and mlx only.
 
 from __future__ import annotations
 
+import copy
 import functools
 
 import gates_xray
+import gates_xray_texts
 import mlx.core as mx
 import numpy as np
 from gates_xray_mlx_weights import numbers
@@ -102,6 +104,14 @@ class Columns:
         if any(row["ids"][first] in ends if ends else trains[row["columns"][first]] for row, first in closing):
             for row, first in closing:
                 row["attended"][first] = 1
+        gates_xray_texts.give(self.rows, gates_xray.special_tokens(), self._with_ids)
+
+    def _with_ids(self, row, ids):
+        """Return the log-probs of a row's tokens from the second on, with other tokens in it."""
+        call = copy.copy(self.calls[row["call"]])
+        call.ids = call.ids.copy()
+        call.ids[row["row"]] = ids[: call.ids.shape[1]]
+        return log_probs_of(call.logits(row["row"])[0], ids, 1.0).tolist()
 
     def cut(self, count):
         """Keep the first columns only, those of log-probs."""

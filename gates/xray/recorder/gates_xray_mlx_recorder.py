@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from pathlib import Path
 
 import gates_xray
+import gates_xray_cannot as cannot
 import gates_xray_mlx_calls as passes
 import mlx.core as mx
 from gates_xray_mlx_columns import TooLargeError
@@ -302,9 +302,6 @@ class Recorder:
 
     def failed(self, error):
         """Say why an update could not be recorded."""
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(where.filename).name}:{where.lineno}"
-        sentence = f"{type(error).__name__}: {str(error)[:300]} ({place})"
-        self.recording.cannot(f"an update could not be recorded: {sentence}")
+        self.recording.cannot(cannot.sentence(error))
         if os.environ.get("GATES_XRAY_DEBUG"):
             traceback.print_exception(error)

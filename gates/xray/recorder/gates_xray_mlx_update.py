@@ -11,10 +11,12 @@ import fnmatch
 
 import gates_xray
 import gates_xray_encoded
+import gates_xray_mlx_cached as cached
 import gates_xray_mlx_calls as passes
 import gates_xray_mlx_router
 import mlx.core as mx
 import numpy as np
+from gates_xray_cannot import unfitted
 from gates_xray_lines import Lines
 from gates_xray_mlx_columns import Columns, TooLargeError, log_probs_of
 from gates_xray_mlx_optimizer import Sample, described
@@ -56,7 +58,7 @@ class Update:
         fitted = {name: slot for name, slot in slots.items() if name not in self.outside and self._fits(name)}
         if self.calls and not fitted:
             patterns = self.recording.options.parameters
-            raise ValueError(f"no parameter with a gradient fits the patterns {patterns}")
+            raise unfitted(patterns)
         self.weights = Weights(fitted)
 
     def _fits(self, name):
@@ -71,10 +73,7 @@ class Update:
                 continue
             if self.trained & call.parts and not call.off:
                 chosen.append(call)
-        if any(call.cached for call in chosen):
-            raise ValueError(
-                "a forward pass with gradient goes on from a key-value cache; record a run that scores whole rows"
-            )
+        cached.refuse(chosen)
         return chosen
 
     # ------------------------------------------------------------------------------------------- the columns
@@ -385,6 +384,7 @@ class Update:
             "encoded": gates_xray_encoded.beginning(row["ids"], attended),
             "labels": None,
             "text": gates_xray.texts(row["ids"]),
+            "texts": row.get("texts"),
         }
 
     def _prompt(self, row):

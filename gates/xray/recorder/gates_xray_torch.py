@@ -9,6 +9,7 @@ It runs in the interpreter of the script: standard library, NumPy and torch only
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import sys
@@ -40,6 +41,7 @@ def install():
     optimizer.register_optimizer_step_post_hook(_recorder.after_step)
     _watch_clipping()
     _watch_indices()
+    _watch_draws()
     _watch_hooks()
     _watch_compilation()
     atexit.register(_recorder.end)
@@ -124,3 +126,20 @@ def _watch_indices():
     functional.nll_loss = watching(functional.nll_loss, 1, "target")
     torch.gather = watching(torch.gather, 2, "index")
     torch.Tensor.gather = watching(torch.Tensor.gather, 2, "index")
+
+
+def _watch_draws():
+    """See the tokens that a script's own loop draws; torch's distribution of categories draws by the same function."""
+
+    def watching(original):
+        @functools.wraps(original)
+        def multinomial(*args, **kwargs):
+            drawn = original(*args, **kwargs)
+            with contextlib.suppress(Exception):
+                _recorder.drew(args[0] if args else kwargs["input"], drawn)
+            return drawn
+
+        return multinomial
+
+    torch.multinomial = watching(torch.multinomial)
+    torch.Tensor.multinomial = watching(torch.Tensor.multinomial)

@@ -45,6 +45,10 @@ class Call:
             return ids, attended
         return [*ids, int(self.last[row])], [*attended, attended[-1]]
 
+    def shown(self):
+        """Return the attended tokens of each row."""
+        return [ids[counts != 0].tolist() for ids, counts in zip(self.ids, self.attended, strict=True)]
+
     def row(self, index):
         """Return the arguments for one row."""
         rows = self.ids.shape[0]

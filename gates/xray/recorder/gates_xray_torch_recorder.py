@@ -10,12 +10,13 @@ import contextlib
 import os
 import traceback
 import weakref
-from pathlib import Path
 
 import gates_xray
+import gates_xray_cannot as cannot
 import gates_xray_torch_between as between
 import gates_xray_torch_calls as calls
 import torch
+from gates_xray_draws import Draws
 from gates_xray_lines import Lines
 from gates_xray_torch_columns import TooLargeError
 from gates_xray_torch_update import Update
@@ -45,6 +46,7 @@ class Recorder:
         self.claimed = False  # whether the outermost of them has given logits
         self.bases = []  # passes through models without their heads inside the outermost one
         self.heads = weakref.WeakKeyDictionary()  # of such models, the module that holds the head too
+        self.draws = Draws(self._drawn)  # by the script's own loop
         self.scored = {}  # (module's id, adapters off, updates before) to {key: log-prob}, at each temperature
         self.lines = {}  # the same to the rows that were scored
         self.modules = {}  # a weak reference by module's id
@@ -106,7 +108,17 @@ class Recorder:
             if sum(len(call.ids) for call in self.calls) > gates_xray.MOST_ROWS:
                 del self.calls[0]
         elif not self.generating:
+            self.draws.given(call.shown())
             self._without_gradient(call, logits)
+
+    def _drawn(self, prompt, completion):
+        self.recording.event("drawn", prompt=prompt, completion=completion, update=self.recording.made)
+
+    def drew(self, weights, tokens):
+        """See tokens that were drawn by weights over a vocabulary, one a row."""
+        if self.busy or self.generating or not self.recording.wanted or weights.shape[-1] not in self.vocabularies:
+            return
+        self.draws.drew(tokens.detach().reshape(-1).tolist())
 
     def _without_head(self):
         """Take passes through a model whose head the script applies itself as passes through the module that holds both."""
@@ -220,6 +232,7 @@ class Recorder:
             self._without_gradient_of(optimizer)
             return
         self.recording.trains()
+        self.draws.flush()
         try:
             passes = self._calls_of(moved)
             if passes:
@@ -301,10 +314,7 @@ class Recorder:
             self._never(IN_BACKWARD)
 
     def _failed(self, error):
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        self.recording.cannot(
-            f"an update could not be recorded: {type(error).__name__}: {str(error)[:300]} ({Path(where.filename).name}:{where.lineno})"
-        )
+        self.recording.cannot(cannot.sentence(error))
         if os.environ.get("GATES_XRAY_DEBUG"):
             traceback.print_exception(error)
 

@@ -12,8 +12,10 @@ import gates_xray_encoded
 import gates_xray_torch_calls as calls
 import gates_xray_torch_chance as chance
 import gates_xray_torch_elsewhere as elsewhere
+import gates_xray_torch_texts as texts
 import numpy as np
 import torch
+from gates_xray_cannot import unfitted
 from gates_xray_torch_columns import Columns, TooLargeError
 from gates_xray_torch_optimizer import Sample
 
@@ -53,7 +55,7 @@ class Update:
             if not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns):
                 fitted[name] = parameter
         if not fitted:
-            raise ValueError(f"no parameter with a gradient fits the patterns {patterns}")
+            raise unfitted(patterns)
         return fitted
 
     def measure(self):
@@ -78,6 +80,7 @@ class Update:
         with calls.quiet(self.calls):
             self.gradient = columns.sketch.sketched(gradients)[0]
             self._explain()
+            texts.give(self, self._special())
             first = self.number == 1
             self.start_log_probs = self.values if first else columns.at(self.recorder.start, self.temperature)
         much = gates_xray.unexplained(self.sketch, self.gradient)[0] > CHANCE + gates_xray.NOISES * self.noise
@@ -206,6 +209,7 @@ class Update:
             "encoded": gates_xray_encoded.beginning(row["ids"], row["attended"]),
             "labels": labels[row["row"]].tolist() if usable else None,
             "text": self._text(row["ids"]),
+            "texts": row.get("texts"),
         }
 
     def _prompt(self, row):

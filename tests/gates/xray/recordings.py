@@ -87,6 +87,7 @@ class Line:
         hide: hide the last token of the completion by the attention mask.
         tail: tokens behind, which the attention mask hides, in place of padding.
         encoded: whether the tokenizer was given the prompt by itself.
+        texts: what was recorded of several texts in the row.
     """
 
     prompt: list[int]
@@ -97,6 +98,7 @@ class Line:
     hide: bool = False
     tail: list[int] = field(default_factory=list)
     encoded: bool = False
+    texts: dict[str, Any] | None = None
 
     @property
     def ids(self) -> list[int]:
@@ -288,6 +290,7 @@ def _row(index: int, line: Line, columns: list[int], rows: int) -> dict[str, Any
         "encoded": len(line.prompt) if line.encoded else None,
         "labels": line.labels,
         "text": [f" w{token}" for token in line.ids],
+        "texts": line.texts,
     }
 
 
