@@ -9,7 +9,8 @@ import pytest
 from recordings import EOS, Line, Made, Model, events, lines, spread, write
 from scenarios import LENGTHS, advantages, row_mean
 
-from gates.xray import Picture, launch, read
+from gates.xray import launch
+from gates.xray.picture import Picture, read
 
 CUT = (1, 6)  # rows that no closing token ended when they were drawn
 

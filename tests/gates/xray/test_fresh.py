@@ -8,7 +8,7 @@ import pytest
 from recordings import Made, Model, events, generated, lines, spread, write
 from scenarios import GROUP, LENGTHS, advantages, by_token, row_mean
 
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 from gates.xray.recorder.gates_xray_sampler import whose
 
 START = Model.drawn()

@@ -9,7 +9,7 @@ from recordings import Line, Made, lines
 from scenarios import picture, second, token_mean
 
 from gates.model import Array
-from gates.xray import Picture
+from gates.xray.picture import Picture
 
 LENGTHS = (7, 5, 9, 6, 4, 8, 6, 5, 3, 7, 5, 8)
 GROUP = 4

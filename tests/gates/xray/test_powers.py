@@ -7,7 +7,7 @@ import pytest
 from recordings import Made, Model, lines, spread
 from scenarios import GROUP, LENGTHS, advantages, by_token, picture, row_mean
 
-from gates.xray import Picture
+from gates.xray.picture import Picture
 
 POLICY = Model.drawn()
 LATER = POLICY.moved(np.random.default_rng(9).normal(0.0, 0.06, POLICY.flat.size))

@@ -8,7 +8,7 @@ import pytest
 from recordings import Made, Model, events, generated, lines, spread, write
 from scenarios import GROUP, LENGTHS
 
-from gates.xray import read
+from gates.xray.picture import read
 from gates.xray.reading.reading import Reading
 from gates.xray.recorder.gates_xray_lines import Lines
 

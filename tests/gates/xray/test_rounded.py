@@ -9,7 +9,7 @@ from recordings import Made, Model, lines
 from scenarios import GROUP, LENGTHS, advantages, by_token, picture, row_mean
 
 from gates.model import Array
-from gates.xray import Picture
+from gates.xray.picture import Picture
 from gates.xray.reading import rounded
 
 POLICY = Model.drawn()

@@ -9,7 +9,7 @@ import pytest
 from recordings import EOS, Line, Made, Model, events, generated, lines, write
 from scenarios import LENGTHS, advantages, row_mean
 
-from gates.xray import Picture, read
+from gates.xray.picture import Picture, read
 
 CUT = (1, 3, 6)  # rows that the tests change
 ANSWER = [3, 4, 3]  # of a tool

@@ -8,7 +8,7 @@ import pytest
 from recordings import Line, Made, Model, lines, spread
 from scenarios import GROUP, LENGTHS, advantages, picture
 
-from gates.xray import Picture
+from gates.xray.picture import Picture
 
 
 def shown(folder: Path, rows: Sequence[Line], missing: int = 0, *, prompts: bool = False) -> Picture:
