@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from command_line import gates
+from command_line import here
 from doubles import make_gate
 
 from gates.model import ConfigurationError, Subject, Verdict
@@ -215,7 +215,7 @@ class TestLimits:
         """A subject above its memory limit fails the baseline of a proof and is a false positive of a calibration."""
         large = "import time\nfrom gates.subjects.numpy_baseline import subject as numpy\nkept = b'x' * (64 << 20)\nOPS = numpy.OPS\n"
         (tmp_path / "mine.py").write_text(f"{large}time.sleep(1)  # until a look is due\n")
-        done = gates(*verb, "kl.k1", "--memory-limit", "0.05", "--out", ".", cwd=tmp_path)
+        done = here(*verb, "kl.k1", "--memory-limit", "0.05", "--out", ".", cwd=tmp_path)
         assert done.returncode == 1, done.stderr
         (results,) = tmp_path.glob("*.jsonl")
         assert re.search(r"it uses \d+ MiB, must be at most 51 \(--memory-limit\)", results.read_text())
@@ -328,8 +328,7 @@ class TestInterpreters:
 
     def test_a_file_that_is_not_executable(self, tmp_path: Path) -> None:
         (tmp_path / "mine.py").write_text(doing(WRONG))
-        command = [sys.executable, "-m", "gates", "check", "--subject", "./mine.py", "--python", "./mine.py"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        done = here("check", "--subject", "./mine.py", "--python", "./mine.py", cwd=tmp_path)
         assert (done.returncode, "is not executable" in done.stderr) == (2, True)
 
 
@@ -337,8 +336,7 @@ class TestInterpreters:
 def test_the_command_line_never_calls_it_a_pass(tmp_path: Path, text: str) -> None:
     """Exit code 1, a count without passes, no traceback."""
     (tmp_path / "mine.py").write_text(text)
-    command = [sys.executable, "-m", "gates", "check", "kl.k1", "--quick", "--subject", "./mine.py"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120)
+    done = here("check", "kl.k1", "--quick", "--subject", "./mine.py", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "exit 1: 1 raises"
     assert "Traceback" not in done.stdout + done.stderr
