@@ -128,7 +128,8 @@ def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
         yield _row([", ".join(f"`{op}`" for op in ops), *grades])
     yield ""
     yield from _apart(libraries)
-    yield from _listed("Not the default", ((lib.header.peer, words) for lib in libraries for words in _chosen(lib)))
+    chosen = ((library.header.peer, " · ".join(_chosen(library))) for library in libraries)
+    yield from _listed("Not the default", ((peer, words) for peer, words in chosen if words))
     yield from _listed(
         "Not judged or refused", ((lib.header.peer, why) for lib in libraries for why in _blanks(lib.blanks))
     )

@@ -1,6 +1,7 @@
 """The executors: cases go in, each verdict comes out once."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -80,7 +81,8 @@ class TestNeeds:
         (tmp_path / "b.safetensors").write_bytes(bytes(1000))
         with_model = Case("c", lambda rng: {"model": Recipe("model", {})})
         subject = Subject("s", Path("s.py"), "s", needs={"memory": 10.0})
-        planned = PlannedCase(make_gate(cases=(with_model,)), subject, with_model)
+        trains = replace(make_gate().ops[0], inputs={"model": "a folder"})
+        planned = PlannedCase(make_gate(ops=(trains,), cases=(with_model,)), subject, with_model)
         assert needs(planned, Options(model=str(tmp_path))) == {"memory": 8000.0}
         assert needs(planned, Options(model="owner/name")) == {"memory": 10.0}
         assert needs(planned, Options()) == {"memory": 10.0}
