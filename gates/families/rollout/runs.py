@@ -138,7 +138,24 @@ def choose_eos(t: Trial, adapter: Mapping[str, Any] | None = None) -> Array:
     They are chosen from a naive run of the case without EOS, with its own prompts and adapter.
     """
     run = slow(t, record_logits=False, samples=min(8, int(t.inputs["samples"])), adapter=adapter)
+    return _ends(np.asarray(run["tokens"]))
+
+
+def cut_at_ends(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a naive run without EOS with its rows cut as if `choose_eos` had been asked first.
+
+    For gates to which a rollout is only a source of ragged rows: a row's draws do not depend on which ids end it.
+    """
     tokens = np.asarray(run["tokens"])
+    hits = np.isin(tokens, _ends(tokens))
+    lengths = np.where(hits.any(axis=1), hits.argmax(axis=1) + 1, tokens.shape[1])
+    inside = np.arange(tokens.shape[1]) < lengths[:, None]
+    cut = {**run, "tokens": np.where(inside, tokens, -1), "lengths": lengths, "ended": hits.any(axis=1)}
+    return cut if run.get("logits") is None else {**cut, "logits": np.where(inside[:, :, None], run["logits"], 0)}
+
+
+def _ends(tokens: Array) -> Array:
+    """Return ids that end most of these rows (R, T) without an end, at different steps, and leave some unended."""
     common = np.bincount(tokens[:, 1:-1].ravel(), minlength=int(tokens.max()) + 1).argsort()[::-1]
     chosen: list[int] = []
     for token in common[1:]:  # the most common token would end nearly every row at the same step

@@ -50,7 +50,7 @@ CASES = (
 def _scored(t: Trial) -> Iterator[Evidence]:
     """Yield the preconditions, and keep the rollout with its logits in the trial's facts."""
     yield from runs.calibrate(t, t.inputs["adapter"])
-    run = runs.slow(t, adapter=t.inputs["adapter"], eos_ids=runs.choose_eos(t, t.inputs["adapter"]))
+    run = runs.cut_at_ends(runs.slow(t, adapter=t.inputs["adapter"]))
     inside = np.arange(run["tokens"].shape[1]) < np.asarray(run["lengths"])[:, None]
     yield t.precondition("scored tokens", int(inside.sum()), ">=", 30)
     yield t.precondition("different lengths of prompts", len({len(p) for p in runs.row_prompts(run)}), ">=", 2)

@@ -49,7 +49,7 @@ from gates.registry import gate
 def rows_do_not_see_each_other(t: Trial) -> Iterator[Evidence]:
     """Score a ragged batch, the same rows reversed, and every fifth row alone; another prompt must matter."""
     yield from runs.calibrate(t)
-    run = runs.slow(t, eos_ids=runs.choose_eos(t), record_logits=False)
+    run = runs.cut_at_ends(runs.slow(t, record_logits=False))
     batch = {**runs.scoring_batch(t, run), "adapter": None, "adapters_on": True, "temperature": 1.0}
     prompts, lengths = batch["prompt_tokens"], np.asarray(run["lengths"])
     yield t.precondition("different lengths of prompts", len({len(p) for p in prompts}), ">=", 3)
