@@ -89,6 +89,23 @@ def test_another_number_lost_no_digits(subject: Maker, body: str) -> None:
     assert (found.status, found.level) == ("fragile", "robustness")
 
 
+@pytest.mark.parametrize("level", ["definition", "robustness"])
+@pytest.mark.parametrize("residue", [2e-12, 1e-3])
+def test_a_residue_beside_larger_numbers_costs_precision_only(subject: Maker, residue: float, level: Level) -> None:
+    """1e-12 where 0 is wanted is less than float32 shows beside the largest number."""
+    rare = Case("rare", lambda rng: {"x": np.array([0.0, 1.0])}, level=level)
+    limits = replace(LIMITED, textbook=lambda x: {"y": np.zeros_like(x)})
+
+    def exact(t: Trial) -> Iterator[Evidence]:
+        x = t.inputs["x"]
+        yield from t.agrees("y in units", t.got(limits, x=x)["y"], t.want(limits, x=x), np.zeros_like(x))
+
+    (found,) = judged(
+        subject(f"return {{'y': 2 * x + {residue}}}"), both(check=exact, ops=(limits,), cases=(rare,))
+    ).values()
+    assert found.status == ("imprecise" if residue < 1e-6 else GRADE_OF[level])
+
+
 @pytest.mark.parametrize("level", sorted(set(LEVELS) - {"definition", "law"}))
 def test_an_exception_outside_plain_cases_costs_no_grade(subject: Maker, level: Level) -> None:
     (found,) = judged(subject("raise ValueError('long')"), make_gate(level=level)).values()
