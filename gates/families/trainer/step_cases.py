@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from gates.families.trainer import step_inputs
-from gates.families.trainer.step_inputs import GROUPS, ROWS
+from gates.families.trainer.step_inputs import GROUPS, ROWS, SCORED_PAIRS
 from gates.model import Case
 
 ALL = GROUPS * ROWS
@@ -79,6 +79,8 @@ def _cases() -> Iterator[Case]:
             yield _case(trainer, "one-prompt-kl", KL, prompts="one", clip="none")
             yield _case(trainer, "equal-lengths", {}, lengths="equal")
             yield _case(trainer, "equal-lengths-kl", KL, lengths="equal", clip="none")
+        if trainer in SCORED_PAIRS:  # a loop of its own in TRL
+            yield _case(trainer, "micro-batches", RATE, micro=4)
         if trainer in WITHOUT_PADDING:
             yield _case(trainer, "equal-lengths", {}, lengths="equal")
             yield _case(trainer, "equal-lengths-settings", paper, lengths="equal")
