@@ -16,6 +16,8 @@ from trl.trainer import kto_trainer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+PREFERENCE = ("orpo", "cpo", "simpo")  # trainers whose pairs are tokenized by one method
+
 
 class Rows:
     """The rows of a case. A prompt's text is its number, and each time that it is asked for, its next completion is given."""
@@ -62,7 +64,7 @@ class Rows:
             return Dataset.from_dict({"input_ids": [[*a, *b] for a, b in rows], "labels": labels})
         names = [str(index) for index in range(len(prompts))]
         return Dataset.from_dict(
-            dict.fromkeys(("prompt", "chosen", "rejected"), names) if trainer in {"orpo", "cpo"} else {"prompt": names}
+            dict.fromkeys(("prompt", "chosen", "rejected"), names) if trainer in PREFERENCE else {"prompt": names}
         )
 
     def tokenized(self, feature: Mapping[str, str], **_: Any) -> dict[str, Any]:
@@ -100,7 +102,7 @@ def kind(trainer: str, made: type, rows: Rows) -> type:
     """Return a trainer's class, whose texts are those of rows."""
     if trainer == "dpo":
         return Tokenized
-    if trainer in {"orpo", "cpo"}:
+    if trainer in PREFERENCE:
         return type(made.__name__, (made,), {"tokenize_row": rows.tokenized})
     if trainer == "kto":
         kto_trainer._tokenize = _words

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-PREFERENCE = {"orpo": (ORPOConfig, ORPOTrainer), "cpo": (CPOConfig, CPOTrainer)}  # experimental in TRL
+PREFERENCE = {  # experimental in TRL
+    "orpo": (ORPOConfig, ORPOTrainer),
+    "cpo": (CPOConfig, CPOTrainer),
+    "simpo": (CPOConfig, CPOTrainer),
+}
+SIMPO = {"loss_type": "simpo", "cpo_alpha": 0.0}  # without the likelihood, as its guide says
 KINDS = {
     "grpo": (GRPOConfig, GRPOTrainer),
     "rloo": (RLOOConfig, RLOOTrainer),
@@ -60,6 +65,7 @@ OPTIONS = {  # words of the judge that a config has under another name
     "label_smoothing": "label_smoothing",
     "desirable_weight": "desirable_weight",
     "undesirable_weight": "undesirable_weight",
+    "margin": "simpo_gamma",
 }
 METRICS = {  # words of the judge: names in TRL's log
     "loss": "loss",
@@ -74,7 +80,7 @@ METRICS = {  # words of the judge: names in TRL's log
 def config(trainer: str, settings: Mapping[str, Any], folder: str, **more: Any) -> Any:
     """Return the config of a user who asks for these settings."""
     asked = dict(settings)
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = dict(SIMPO) if trainer == "simpo" else {}
     if trainer == "rloo" and "kl_in_reward" in asked:
         chosen["beta"] = asked.pop("kl_in_reward")
     algorithm = asked.pop("algorithm", None)
@@ -99,6 +105,7 @@ def in_force(trainer: str, args: Any) -> dict[str, Any]:
         "dpo": _dpo,
         "orpo": _orpo,
         "cpo": _cpo,
+        "simpo": _simpo,
         "kto": _kto,
         "online_dpo": _online_dpo,
     }
@@ -161,6 +168,12 @@ def _cpo(args: Any) -> dict[str, Any]:
     if args.loss_type != "sigmoid" or args.label_smoothing or args.alpha:
         raise NotImplementedError("CPO with another loss, with label smoothing or as AlphaPO has no word here")
     return {"loss": "cpo", "beta": args.beta, "nll": args.cpo_alpha}
+
+
+def _simpo(args: Any) -> dict[str, Any]:
+    if args.loss_type != "simpo" or args.cpo_alpha:
+        raise NotImplementedError("SimPO with a likelihood has no word here")
+    return {"loss": "simpo", "beta": args.beta, "margin": args.simpo_gamma}
 
 
 def _kto(args: Any) -> dict[str, Any]:
