@@ -50,22 +50,38 @@ class Trained:
         settings: in force, as the library says.
         metrics: of each update, as the library reports them.
         updates: as recorded.
-        rows: of each update, for each row of the case, the columns of its whole tokens.
-        padding: of each update, the columns of tokens that belong to no row.
+        case: its inputs.
     """
 
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
     updates: Sequence[Update]
-    rows: Sequence[Sequence[Array]]
-    padding: Sequence[Array]
+    case: Mapping[str, Any]
+
+    @property
+    def rows(self) -> Sequence[Sequence[Array]]:
+        """Of each update, for each row of the case, the columns of its whole tokens.
+
+        Raises:
+            SubjectFaultError: a row was not scored.
+        """
+        return [rows for rows, _ in self._columns]
+
+    @property
+    def padding(self) -> Sequence[Array]:
+        """Of each update, the columns of tokens that belong to no row."""
+        return [padding for _, padding in self._columns]
+
+    @functools.cached_property
+    def _columns(self) -> Sequence[tuple[list[Array], Array]]:
+        return [_rows(update, self.case) for update in self.updates]
 
 
 def trained(t: Trial) -> Trained:
     """Train the case's rows, once in a run for all gates.
 
     Raises:
-        SubjectFaultError: an update was not made or not recorded, a row was not scored, or a setting is unknown.
+        SubjectFaultError: an update was not made or not recorded, or a setting is unknown.
     """
     model = t.inputs["model"]
     spec = dict(model.spec) if isinstance(model, Recipe) else dict(model)
@@ -85,8 +101,7 @@ def trained(t: Trial) -> Trained:
             "value", f"training_step: {len(recorded.updates)} of {t.inputs['updates']} updates were recorded: {why}"
         )
     updates = recorded.updates[: t.inputs["updates"]]
-    rows, padding = zip(*(_rows(update, t.inputs) for update in updates), strict=True)
-    return Trained(settings, json.loads(answer["metrics"]), updates, rows, padding)
+    return Trained(settings, json.loads(answer["metrics"]), updates, t.inputs)
 
 
 def words(text: str) -> dict[str, Any]:
@@ -118,9 +133,18 @@ def _rows(update: Update, case: Mapping[str, Any]) -> tuple[list[Array], Array]:
                 own |= set(row.columns[start : start + len(tokens)].tolist())
                 break
         else:
-            raise SubjectFaultError("value", f"training_step: update {update.number} did not score row {index + 1}")
+            raise SubjectFaultError(
+                "value", f"training_step: update {update.number} {_unscored(update, index, tokens)}"
+            )
     tokens_only = np.array([kind in PER_TOKEN for kind in update.kinds], dtype=bool)
     return found, np.setdiff1d(np.flatnonzero(tokens_only), sorted(own - {-1}))
+
+
+def _unscored(update: Update, index: int, tokens: Sequence[int]) -> str:
+    """Return what is wrong with a row that no pass scored whole."""
+    scored = [[token for token, seen in zip(row.ids, row.attended, strict=True) if seen] for row in update.rows]
+    cut = tokens[:-1] in scored
+    return f"scored row {index + 1} without its last token" if cut else f"did not score row {index + 1}"
 
 
 @dataclass(frozen=True)

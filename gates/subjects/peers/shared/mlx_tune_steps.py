@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 from mlx_tune import FastLanguageModel, rl_trainers, sft_trainer  # type: ignore[import-not-found,unused-ignore]
 from mlx_tune.chat_templates import train_on_responses_only  # type: ignore[import-not-found,unused-ignore]
+from peer_words import Words, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -126,7 +127,7 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     )
     policy, tokenizer = FastLanguageModel.from_pretrained(model["path"])
     policy = FastLanguageModel.get_peft_model(policy, r=16)
-    words = _Words(tokenizer.pad_token_id)
+    words = Words(tokenizer.pad_token_id)
     rows = _rows(trainer, prompts, completions, rewards, group_size)
     more: dict[str, Any] = {}
     if trainer == "grpo":
@@ -151,42 +152,19 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     }
 
 
-def _text(ids: Sequence[int]) -> str:
-    return "".join(f"{token} " for token in ids)
-
-
 def _rows(trainer: str, prompts: Any, completions: Any, rewards: Any, group_size: int) -> list[dict[str, Any]]:
     """Return the rows as a trainer takes them."""
-    names = [{"prompt": _text(prompt)} for prompt in prompts]
+    names = [{"prompt": text(prompt)} for prompt in prompts]
     if trainer == "grpo":
         return names
     if trainer == "kto":
         labels = [bool(reward > 0) for reward in rewards]
         given = zip(names, completions, labels, strict=True)
-        return [{**name, "completion": _text(row), "label": label} for name, row, label in given]
+        return [{**name, "completion": text(row), "label": label} for name, row, label in given]
     if trainer == "sft":
-        return [{**name, "completion": _text(row)} for name, row in zip(names, completions, strict=True)]
+        return [{**name, "completion": text(row)} for name, row in zip(names, completions, strict=True)]
     sides = zip(names, completions[0::group_size], completions[1::group_size], strict=True)
-    return [{**name, "chosen": _text(one), "rejected": _text(other)} for name, one, other in sides]
-
-
-class _Words:
-    """A tokenizer of texts whose words are ids; a chat is its messages, one after the other."""
-
-    def __init__(self, pad: int | None) -> None:
-        self.pad_token_id = pad
-
-    def encode(self, text: str, **_: Any) -> list[int]:
-        """Return the ids of a text."""
-        return [int(word) for word in text.split()]
-
-    def decode(self, ids: Sequence[int], **_: Any) -> str:
-        """Return the text of ids."""
-        return _text(ids)
-
-    def apply_chat_template(self, messages: Sequence[Mapping[str, str]], **_: Any) -> list[int]:
-        """Return the ids of a chat."""
-        return [token for message in messages for token in self.encode(message["content"])]
+    return [{**name, "chosen": text(one), "rejected": text(other)} for name, one, other in sides]
 
 
 OPS = {"training_step": training_step, "resolve_config": resolve_config}
