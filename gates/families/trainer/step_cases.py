@@ -43,10 +43,15 @@ def _case(
     lengths: str = "ragged",
     **more: Any,
 ) -> Case:
-    one = {"prompts": 1} if prompts == "one" else {}
-    equal = {"equal_lengths": True} if lengths == "equal" else {}
+    one, equal = prompts == "one", lengths == "equal"
     make = partial(
-        step_inputs.inputs, trainer=trainer, settings=settings, micro=ROWS if one else micro, updates=2, **one, **equal
+        step_inputs.inputs,
+        trainer=trainer,
+        settings=settings,
+        micro=ROWS if one else micro,
+        updates=2,
+        prompts=1 if one else None,
+        equal_lengths=equal,
     )
     declared = {"prompts_per_step": "one"} if one else {"row_lengths": "equal"} if equal else {}
     if clip == "none":

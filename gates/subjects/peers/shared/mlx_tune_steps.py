@@ -87,7 +87,7 @@ def _in_force(trainer: str, args: Any) -> dict[str, Any]:
         return words | ({"kl_estimator": "k3", "kl_ratio": "none"} if args.beta else {})
     if trainer == "kto":
         return words | {name: getattr(args, name) for name in ("desirable_weight", "undesirable_weight")}
-    own = {
+    own: dict[str, dict[str, Any]] = {
         "dpo": {"loss": "dpo", "label_smoothing": getattr(args, "label_smoothing", 0.0)},
         "orpo": {"loss": "orpo"},
         "simpo": {"loss": "simpo", "margin": args.beta * getattr(args, "gamma", 0.0)},
@@ -107,7 +107,7 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     settings: Mapping[str, Any],
     prompts: Sequence[Sequence[int]],
     completions: Sequence[Sequence[int]],
-    rewards: np.ndarray[Any, Any] | None,
+    rewards: np.ndarray[Any, Any],
     group_size: int,
     updates: int,
     micro_batch_rows: int,

@@ -52,8 +52,9 @@ class Rows:
             chosen, rejected = self.completions[0::2], self.completions[1::2]
             return Dataset.from_dict({"prompt_ids": prompts, "chosen_ids": chosen, "rejected_ids": rejected})
         if trainer == "kto":
-            rows = zip(prompts, self.completions, strict=True)
-            chats = [([_turn("user", a)], [_turn("assistant", b)]) for a, b in rows]
+            chats = [
+                ([_turn("user", a)], [_turn("assistant", b)]) for a, b in zip(prompts, self.completions, strict=True)
+            ]
             labels = [bool(reward > 0) for reward in self.rewards]
             return Dataset.from_dict(
                 {"prompt": [a for a, _ in chats], "completion": [b for _, b in chats], "label": labels}
