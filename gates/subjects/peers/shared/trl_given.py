@@ -55,9 +55,9 @@ class Rows:
             chats = [
                 ([_turn("user", a)], [_turn("assistant", b)]) for a, b in zip(prompts, self.completions, strict=True)
             ]
-            labels = [bool(reward > 0) for reward in self.rewards]
+            desirable = [bool(reward > 0) for reward in self.rewards]
             return Dataset.from_dict(
-                {"prompt": [a for a, _ in chats], "completion": [b for _, b in chats], "label": labels}
+                {"prompt": [a for a, _ in chats], "completion": [b for _, b in chats], "label": desirable}
             )
         if trainer == "sft":
             rows = list(zip(prompts, self.completions, strict=True))
