@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gates.families.trainer.gates.steps import CASES
+from gates.families.trainer.step_cases import CASES
 from gates.registry import load
 from gates.report.ops import ops_of
 from gates.results.conformance_records import ConformanceResults, CoverageRecord, read_conformance

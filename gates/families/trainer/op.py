@@ -92,11 +92,11 @@ TRAINING_STEP = Op(
     outputs={"settings": Output(kind="text"), "metrics": Output(kind="text")},
     inputs={
         "model": '{"path": folder} of a tiny model in the Hugging Face layout, in float32',
-        "trainer": '"grpo", "rloo", "dpo", "orpo", "cpo" or "sft": which of the library\'s trainers',
+        "trainer": '"grpo", "rloo", "dpo", "orpo", "cpo", "simpo", "kto", "online_dpo" or "sft": which of the library\'s trainers',
         "settings": "words and values that are asked, {} for the library's defaults",
         "prompts": "for each prompt its list of ids",
         "completions": "for each row its list of ids, the token that ends it included; rows of a prompt stand together",
-        "rewards": "(R,) float32; None for trainers without rewards",
+        "rewards": "(R,) float32; of kto 1 for a desirable row, else 0; of online_dpo the higher is chosen; None for trainers without rewards",
         "group_size": "G, rows of each prompt; of preference pairs the chosen and the rejected, 2",
         "updates": "optimizer steps on these rows, each on all of them",
         "micro_batch_rows": "rows of a forward pass; divides R",
@@ -104,7 +104,7 @@ TRAINING_STEP = Op(
     },
     source="one generation and its updates, as the library's trainer makes them; only sampling is replaced",
     formula=f"`settings`, {SETTINGS_IN_FORCE}; `metrics`, JSON: for each update its loss, gradient_norm, kl, reward, "
-    "clip_fraction, length, as far as the library reports them. The gradient itself is recorded where the optimizer receives it",
+    "clip_fraction, length, and KTO's reference_point z0, as far as the library reports them. The gradient itself is recorded where the optimizer receives it",
     key=("trainer",),
 )
 RESOLVE_CONFIG = Op(

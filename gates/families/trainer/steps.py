@@ -1,4 +1,4 @@
-"""One update of a trainer beside its definition: the inputs of cases, and the coefficients that are recorded and expected.
+"""One update of a trainer beside its definition: the coefficients that are recorded, and those that are expected.
 
 A coefficient is the derivative of the minimised loss with respect to the log-prob of a token (docs/xray.md).
 """
@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gates.families.advantages.op import GROUP_ADVANTAGES
-from gates.families.loss.op import POLICY_LOSS
-from gates.families.preference.op import PREFERENCE_LOSS
 from gates.families.trainer.op import TRAINING_STEP
+from gates.families.trainer.step_losses import ADVANTAGE, KTO, LOSS, PREFERENCE, Rows, loss
 from gates.model import Array, Recipe, SubjectFaultError, Trial, UnsupportedError
 from gates.nearest import hint
 from gates.xray import recording
@@ -26,67 +24,10 @@ from gates.xray.documents import PER_TOKEN
 from gates.xray.fit import Fit, fit, quantile
 from gates.xray.ranks import Update
 
-GROUPS, ROWS = 3, 4  # prompts, and rows of each
-PAIRS = ("dpo", "orpo", "cpo")  # trainers of preference pairs: the first row of a prompt is chosen, the second rejected
-REFERENCE_FREE = ("orpo", "simpo", "cpo")
 NATS = 4e-6  # of policy less old or reference: each is known to half of it, with logits up to 16 in float32
-SUPERVISED = ("sft",)  # trainers without rewards: one row of each prompt
-EOS = 2  # of the tiny models; another model's rows are then cut by the limit
-LOSS = dict.fromkeys(
-    (
-        *(
-            "epsilon_low",
-            "epsilon_high",
-            "delta",
-            "kl_estimator",
-            "kl_ratio",
-            "kl_clamp",
-            "max_length",
-            "micro_batches",
-        ),
-        *("dapo_denominator", "cispo_bound", "sapo_temperature_positive", "sapo_temperature_negative"),
-        *("ratio_level", "bound", "aggregation", "kl_aggregation", "count_eps"),
-        *("vespo_k_positive", "vespo_lambda_positive", "vespo_k_negative", "vespo_lambda_negative"),
-    )
-)
-ADVANTAGE = ("scale", "ddof", "eps", "eps_mode", "baseline")
 OF_UPDATE = ("ratio", "optimizer", "learning_rate", "weight_decay", "gradient_clip", "temperature", "kl_in_reward")
-PREFERENCE = ("beta", "label_smoothing", "lengths", "penalty", "margin", "nll")
-WORDS = ("algorithm", "loss", "nll_tokens", *PREFERENCE, *LOSS, *ADVANTAGE, *OF_UPDATE)
-OPTIONAL = (
-    *("kl_clamp", "ratio_level", "bound", "aggregation", "kl_aggregation", "count_eps"),
-    *("vespo_k_positive", "vespo_lambda_positive", "vespo_k_negative", "vespo_lambda_negative"),
-)
+WORDS = ("algorithm", "loss", "nll_tokens", *PREFERENCE, *KTO, *LOSS, *ADVANTAGE, *OF_UPDATE)
 FROM_LIBRARY = "build the tiny model with `pip install '.[trainer]'` in a checkout of Gates, or name one with --model"
-
-
-def inputs(rng: np.random.Generator, *, trainer: str, settings: Mapping[str, Any], micro: int, updates: int) -> Any:
-    """Return the inputs of a case: prompts and completions of many lengths, the last group with equal rewards.
-
-    Some completions end, some are cut by the limit, and no two are equal.
-    """
-    size = 2 if trainer in PAIRS else 1 if trainer in SUPERVISED else ROWS
-    total = GROUPS * ROWS
-
-    def ids(count: int) -> list[int]:
-        return [int(token) for token in rng.integers(20, 300, count)]
-
-    prompts = [ids(int(length)) for length in rng.integers(3, 7, total // size)]
-    lengths = [int(length) for length in rng.integers(2, 9, total)]
-    completions = [[*ids(length), EOS] if row % 3 else ids(9) for row, length in enumerate(lengths)]
-    rewards = rng.choice(np.arange(-4, 5) / 4, total).astype(np.float32)
-    rewards[-size:] = rewards[-1]
-    return {
-        "model": Recipe("model", {}),
-        "trainer": trainer,
-        "settings": dict(settings),
-        "prompts": prompts,
-        "completions": completions,
-        "rewards": rewards if size == ROWS else None,
-        "group_size": size,
-        "updates": updates,
-        "micro_batch_rows": micro,
-    }
 
 
 @functools.lru_cache(maxsize=8)
@@ -109,22 +50,38 @@ class Trained:
         settings: in force, as the library says.
         metrics: of each update, as the library reports them.
         updates: as recorded.
-        rows: of each update, for each row of the case, the columns of its whole tokens.
-        padding: of each update, the columns of tokens that belong to no row.
+        case: its inputs.
     """
 
     settings: Mapping[str, Any]
     metrics: Mapping[str, Any]
     updates: Sequence[Update]
-    rows: Sequence[Sequence[Array]]
-    padding: Sequence[Array]
+    case: Mapping[str, Any]
+
+    @property
+    def rows(self) -> Sequence[Sequence[Array]]:
+        """Of each update, for each row of the case, the columns of its whole tokens.
+
+        Raises:
+            SubjectFaultError: a row was not scored.
+        """
+        return [rows for rows, _ in self._columns]
+
+    @property
+    def padding(self) -> Sequence[Array]:
+        """Of each update, the columns of tokens that belong to no row."""
+        return [padding for _, padding in self._columns]
+
+    @functools.cached_property
+    def _columns(self) -> Sequence[tuple[list[Array], Array]]:
+        return [_rows(update, self.case) for update in self.updates]
 
 
 def trained(t: Trial) -> Trained:
     """Train the case's rows, once in a run for all gates.
 
     Raises:
-        SubjectFaultError: an update was not made or not recorded, a row was not scored, or a setting is unknown.
+        SubjectFaultError: an update was not made or not recorded, or a setting is unknown.
     """
     model = t.inputs["model"]
     spec = dict(model.spec) if isinstance(model, Recipe) else dict(model)
@@ -144,8 +101,7 @@ def trained(t: Trial) -> Trained:
             "value", f"training_step: {len(recorded.updates)} of {t.inputs['updates']} updates were recorded: {why}"
         )
     updates = recorded.updates[: t.inputs["updates"]]
-    rows, padding = zip(*(_rows(update, t.inputs) for update in updates), strict=True)
-    return Trained(settings, json.loads(answer["metrics"]), updates, rows, padding)
+    return Trained(settings, json.loads(answer["metrics"]), updates, t.inputs)
 
 
 def words(text: str) -> dict[str, Any]:
@@ -177,9 +133,18 @@ def _rows(update: Update, case: Mapping[str, Any]) -> tuple[list[Array], Array]:
                 own |= set(row.columns[start : start + len(tokens)].tolist())
                 break
         else:
-            raise SubjectFaultError("value", f"training_step: update {update.number} did not score row {index + 1}")
+            raise SubjectFaultError(
+                "value", f"training_step: update {update.number} {_unscored(update, index, tokens)}"
+            )
     tokens_only = np.array([kind in PER_TOKEN for kind in update.kinds], dtype=bool)
     return found, np.setdiff1d(np.flatnonzero(tokens_only), sorted(own - {-1}))
+
+
+def _unscored(update: Update, index: int, tokens: Sequence[int]) -> str:
+    """Return what is wrong with a row that no pass scored whole."""
+    scored = [[token for token, seen in zip(row.ids, row.attended, strict=True) if seen] for row in update.rows]
+    cut = tokens[:-1] in scored
+    return f"scored row {index + 1} without its last token" if cut else f"did not score row {index + 1}"
 
 
 @dataclass(frozen=True)
@@ -235,21 +200,24 @@ def known(update: Update, solved: Fit) -> tuple[Array, Array]:
     return columns, quantile(len(columns)) * np.maximum(solved.errors[columns], 1e-300)
 
 
-def advantages(t: Trial, settings: Mapping[str, Any]) -> Array:
-    """Return the advantages of the case's rows by the settings in force; without rewards 1, and −1 of rejected rows."""
-    if t.inputs["rewards"] is None:
-        rejected = np.arange(len(t.inputs["completions"])) % t.inputs["group_size"]
-        return np.where(rejected == 0, 1.0, -1.0)
-    chosen = {name: settings.get(name) for name in ADVANTAGE}
-    return np.asarray(
-        t.want(GROUP_ADVANTAGES, rewards=t.inputs["rewards"], group_size=t.inputs["group_size"], **chosen), np.float64
-    )
+def expected_losses(t: Trial, made: Trained, index: int) -> list[tuple[float, float]]:
+    """Return the values that the minimised loss may have, each with the sum of the sizes of its terms.
+
+    With a ratio that is 1 a loss is made of −A or of −A log π, which has the same gradient.
+    """
+    rows, settings = _log_probs(t, made, index)[0], made.settings
+    value, size = loss(t, rows, settings, _reference_point(made, index)).loss
+    if settings.get("ratio") != "on-policy":
+        return [(value, size)]
+    surrogate = loss(t, rows, {**settings, "beta": 0.0}, 0.0)
+    terms = (surrogate.gradients[0] * rows.policy)[rows.mask]
+    return [(value, size), (value - surrogate.loss[0] + float(terms.sum()), size + float(np.abs(terms).sum()))]
 
 
-def expected_loss(t: Trial, made: Trained, index: int) -> tuple[float, float]:
-    """Return the loss that an update minimised, and the sum of the sizes of its terms."""
-    rows = _log_probs(t, made, index)[0]
-    return _loss(t, rows, made.settings).loss
+def _reference_point(made: Trained, index: int) -> float:
+    """Return KTO's z0 of an update as the library reports it; else 0, which it is in the first update."""
+    points = made.metrics.get("reference_point") or ()
+    return float(points[index]) if index < len(points) else 0.0
 
 
 def _expected(t: Trial, made: Trained, index: int, settings: Mapping[str, Any], nats: float) -> tuple[Array, Array]:
@@ -260,9 +228,8 @@ def _expected(t: Trial, made: Trained, index: int, settings: Mapping[str, Any], 
     rows, slots = _log_probs(t, made, index)
     rows = replace(rows, policy=rows.policy + nats * rows.scored)
     count = len(made.updates[index].kinds)
-    first, second = (
-        np.bincount(slots[rows.scored], side[rows.scored], count) for side in _loss(t, rows, settings).gradients
-    )
+    sides = loss(t, rows, settings, _reference_point(made, index)).gradients
+    first, second = (np.bincount(slots[rows.scored], side[rows.scored], count) for side in sides)
     return first, second
 
 
@@ -285,63 +252,6 @@ def _log_probs(t: Trial, made: Trained, index: int) -> tuple[Rows, Array]:
         raise SubjectFaultError("value", f"training_step: update {update.number} scored no log-prob of some tokens")
     old, reference = (np.where(mask, wide(values), 0.0) for values in (by_column, _reference(update, slots[mask])))
     return Rows(wide(update.log_probs), old, reference, mask, slots >= 0), slots
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Log-probs of an update, (R, T), with the mask of completions and that of all tokens that are scored."""
-
-    policy: Array
-    old: Array
-    reference: Array
-    mask: Array
-    scored: Array
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss: its gradients on both branches of a bound, and its value with the sum of the sizes of its terms."""
-
-    gradients: tuple[Array, Array]
-    loss: tuple[float, float]
-
-
-def _loss(t: Trial, rows: Rows, settings: Mapping[str, Any]) -> Loss:
-    """Return the loss that the settings name."""
-    if t.inputs["trainer"] in PAIRS:
-        chosen = {name: settings.get(name) for name in PREFERENCE}
-        if settings.get("nll_tokens") == "all":
-            chosen["attention_mask"] = rows.scored
-        pairs = t.want(
-            PREFERENCE_LOSS,
-            policy=rows.policy,
-            reference=None if settings["loss"] in REFERENCE_FREE else rows.reference,
-            mask=rows.mask,
-            loss=settings["loss"],
-            **chosen,
-        )
-        return Loss((pairs.gradient, pairs.gradient), (float(pairs.loss), float(pairs.loss)))
-    supervised = t.inputs["trainer"] in SUPERVISED
-    if supervised:  # the mean of -log-probs: a policy loss on policy, with advantages of 1
-        mean = {"dapo_denominator": "global"} if settings["aggregation"] == "token-mean" else {}
-        settings = {"algorithm": "dapo" if mean else "grpo", **mean, "epsilon_low": 0.2, "epsilon_high": 0.2}
-    constants = {name: settings.get(name) for name in LOSS if name not in OPTIONAL or name in settings}
-    want = t.want(
-        POLICY_LOSS,
-        policy=rows.policy,
-        old=None if supervised or settings.get("ratio") == "on-policy" else rows.old,
-        reference=rows.reference,
-        advantages=advantages(t, settings),
-        mask=rows.mask,
-        algorithm=settings["algorithm"],
-        beta=settings.get("beta", 0.0),
-        group_size=t.inputs["group_size"] if settings.get("dapo_denominator") == "group" else None,
-        tokens_in_step=float(rows.mask.sum()) if settings.get("dapo_denominator") == "trl" else None,
-        branch_dtype="float32",
-        **constants,
-    )
-    value = float((want.gradient * rows.policy)[rows.mask].sum()) if supervised else float(want.loss)
-    return Loss((want.gradient, want.gradient_other), (value, float(want.loss_scale)))
 
 
 def _reference(update: Update, needed: Array) -> Array:

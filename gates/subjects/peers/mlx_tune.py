@@ -1,7 +1,7 @@
 """The peer mlx-tune: its preference losses, with a stub of the cross entropy that reads log-probs out of a model's logits.
 
-A row is one start token, then prompt and completion; its losses take whole rows and their lengths. Its GRPO is a closure of a training loop that takes rewards, with
-advantages that no gate covers (std + 1e-8), and its KTO has neither weights nor a reference point: see mlx-tune.toml.
+A row is one start token, then prompt and completion; its losses take whole rows and their lengths. Its GRPO is a closure of a training loop that takes rewards, and its
+KTO has neither weights nor a reference point, so that both are judged by their trainers' updates: see mlx-tune.toml.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
+import mlx_tune_steps
 import numpy as np
 from mlx_tune import losses  # type: ignore[import-not-found,unused-ignore]
 from peer_mlx import array, given_logprobs, loss_and_gradient, only_float32
@@ -35,6 +36,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "rows": ("mask",),
         "arithmetic": ("float32",),
     },
+    **mlx_tune_steps.CONVENTIONS,
 }
 
 
@@ -99,5 +101,5 @@ def _prompts_are_shared(policy: Array, mask: Array) -> bool:
     return np.array_equal(before[0::2], before[1::2]) and np.array_equal(scored[0::2], scored[1::2])
 
 
-OPS: dict[str, Callable[..., dict[str, Any]]] = {"preference_loss": preference_loss}
+OPS: dict[str, Callable[..., dict[str, Any]]] = {"preference_loss": preference_loss, **mlx_tune_steps.OPS}
 TIMED: dict[str, Callable[..., Any]] = {}  # it has no op that is a kernel

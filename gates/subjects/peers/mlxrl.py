@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 import mlx.core as mx
+import mlxrl_steps
 import numpy as np
 from mlxrl.algo import (
     DAPOAlgorithm,
@@ -61,6 +62,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "importance_ratio": {"level": ("token", "seq_mean"), "arithmetic": ("float32",)},
     "selective_log_softmax": {"dtype": ("float32",), "ids_per_position": ("one",), "ignore_index": (None,)},
     "keep_groups": {"convention": ("accuracy",)},
+    **mlxrl_steps.CONVENTIONS,
 }
 DEPARTURES_DOCUMENTED: dict[str, str] = {}
 # Its other algorithm objects, each with the choices that it has, and the documented parameter sets.
@@ -266,6 +268,7 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
     "importance_ratio": importance_ratio,
     "keep_groups": keep_groups,
     "selective_log_softmax": selective_log_softmax,
+    **mlxrl_steps.OPS,
 }
 
 

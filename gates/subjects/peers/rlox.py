@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.append(str(Path(__file__).parent / "shared"))
 import numpy as np
 import rlox  # type: ignore[import-not-found]  # installed only in its own environment
+import rlox_steps
 import torch  # type: ignore[import-not-found,unused-ignore]
 from peer_rows import absent, log_ratio_rows, mask_of, only, row_tokens
 from peer_timed import Timed, only_output
@@ -41,6 +42,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "full_kl": {"dtype": FLOATS},
     "gae": {"dtype": FLOATS},
     "pack_sequences": {"strategy": ("first-fit-decreasing",), "over_long": ("error",)},  # what it does; see rlox.toml
+    **rlox_steps.CONVENTIONS,
 }
 
 
@@ -113,7 +115,7 @@ def best_of_n(scores: Array, group_size: int) -> dict[str, Any]:
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function for function in (group_advantages, token_kl, full_kl, gae, pack_sequences, best_of_n)
-}
+} | rlox_steps.OPS
 
 
 def timed_group_advantages(rewards: Array, group_size: int, **_: Any) -> Timed:

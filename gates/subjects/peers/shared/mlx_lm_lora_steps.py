@@ -12,25 +12,32 @@ from typing import TYPE_CHECKING, Any
 import mlx.core as mx
 import mlx.optimizers as optim
 import mlx_lm
+import mlx_lm_lora_online
 import numpy as np
 from mlx_lm_lora.train import CONFIG_DEFAULTS
-from mlx_lm_lora.trainer import cpo_trainer, dpo_trainer, grpo_trainer, orpo_trainer, sft_trainer
+from mlx_lm_lora.trainer import cpo_trainer, dpo_trainer, grpo_trainer, online_dpo_trainer, orpo_trainer, sft_trainer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TRAINERS = ("grpo", "dpo", "orpo", "cpo", "sft")
+TRAINERS = ("grpo", "dpo", "orpo", "cpo", "online_dpo", "sft")
 LOSS_TYPES = {"grpo": "grpo", "dr_grpo": "dr_grpo"}
 ARGUMENTS = {
     "grpo": grpo_trainer.GRPOTrainingArgs,
     "dpo": dpo_trainer.DPOTrainingArgs,
     "orpo": orpo_trainer.ORPOTrainingArgs,
     "cpo": cpo_trainer.CPOTrainingArgs,
+    "online_dpo": online_dpo_trainer.OnlineDPOTrainingArgs,
     "sft": sft_trainer.SFTTrainingArgs,
 }
-FIXED: dict[str, dict[str, Any]] = {"grpo": {"scale": "group"}, "dpo": {"loss": "dpo"}}  # asked, and the only choice
+FIXED: dict[str, dict[str, Any]] = {
+    "grpo": {"scale": "group"},
+    "dpo": {"loss": "dpo"},
+    "online_dpo": {"loss": "dpo"},
+}  # asked, and the only choice
 PREFERENCES: dict[str, dict[str, Any]] = {  # what its trainers of pairs compute; its CPO has no likelihood
     "dpo": {"loss": "dpo", "label_smoothing": 0.0},
+    "online_dpo": {"loss": "dpo", "label_smoothing": 0.0},
     "orpo": {"loss": "orpo"},
     "cpo": {"loss": "cpo", "nll": 0.0},
 }
@@ -154,6 +161,9 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     elif trainer == "dpo":
         other = mlx_lm.load(model["path"])[0]
         dpo_trainer.train_dpo(policy, other, optimizer, given.pairs(), None, args=args, training_callback=reports)
+    elif trainer == "online_dpo":
+        other = mlx_lm.load(model["path"])[0]
+        mlx_lm_lora_online.train(policy, other, optimizer, given, rewards, args=args, training_callback=reports)
     elif trainer == "sft":
         sft_trainer.train_sft(policy, optimizer, given.supervised(), None, args=args, training_callback=reports)
     else:
@@ -206,4 +216,6 @@ class _Given:
 
 
 OPS = {"training_step": training_step, "resolve_config": resolve_config}
-CONVENTIONS = {name: {"trainer": TRAINERS} for name in OPS}
+CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
+    name: {"trainer": TRAINERS, "row_lengths": ("ragged", "equal")} for name in OPS
+}

@@ -1,32 +1,33 @@
-# ruff: noqa: SLF001  what samples and what tokenizes in trainers is private
 """Updates of TRL's own trainers on given rows: model, data and lengths are the case's, and the completions are not sampled.
 
-GRPO takes them by its documented `rollout_func`, SFT as rows of ids. RLOO and DPO take texts, so RLOO's sampling and the
-tokenization of both are replaced.
+GRPO takes them by its documented `rollout_func`, SFT as rows of ids. The others take texts, so the sampling of RLOO and Online
+DPO and the tokenization of all of them are replaced (trl_given.py).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from datasets import Dataset
+import trl_given
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import (
     DPOConfig,
     DPOTrainer,
     GRPOConfig,
     GRPOTrainer,
+    KTOConfig,
+    KTOTrainer,
     RLOOConfig,
     RLOOTrainer,
     SFTConfig,
     SFTTrainer,
 )
 from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 if TYPE_CHECKING:
@@ -34,12 +35,19 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-PREFERENCE = {"orpo": (ORPOConfig, ORPOTrainer), "cpo": (CPOConfig, CPOTrainer)}  # experimental in TRL
+PREFERENCE = {  # experimental in TRL
+    "orpo": (ORPOConfig, ORPOTrainer),
+    "cpo": (CPOConfig, CPOTrainer),
+    "simpo": (CPOConfig, CPOTrainer),
+}
+SIMPO = {"loss_type": "simpo", "cpo_alpha": 0.0}  # without the likelihood, as its guide says
 KINDS = {
     "grpo": (GRPOConfig, GRPOTrainer),
     "rloo": (RLOOConfig, RLOOTrainer),
     "dpo": (DPOConfig, DPOTrainer),
     **PREFERENCE,
+    "kto": (KTOConfig, KTOTrainer),
+    "online_dpo": (OnlineDPOConfig, OnlineDPOTrainer),
     "sft": (SFTConfig, SFTTrainer),
 }
 PREFERENCES = {"dpo": "sigmoid", "hinge": "hinge", "ipo": "ipo"}  # words of the judge: loss_type
@@ -55,6 +63,9 @@ OPTIONS = {  # words of the judge that a config has under another name
     "gradient_clip": "max_grad_norm",
     "temperature": "temperature",
     "label_smoothing": "label_smoothing",
+    "desirable_weight": "desirable_weight",
+    "undesirable_weight": "undesirable_weight",
+    "margin": "simpo_gamma",
 }
 METRICS = {  # words of the judge: names in TRL's log
     "loss": "loss",
@@ -62,19 +73,20 @@ METRICS = {  # words of the judge: names in TRL's log
     "learning_rate": "learning_rate",
     "reward": "reward",
     "length": "completions/mean_length",
+    "reference_point": "kl",
 }
 
 
 def config(trainer: str, settings: Mapping[str, Any], folder: str, **more: Any) -> Any:
     """Return the config of a user who asks for these settings."""
     asked = dict(settings)
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, Any] = dict(SIMPO) if trainer == "simpo" else {}
     if trainer == "rloo" and "kl_in_reward" in asked:
         chosen["beta"] = asked.pop("kl_in_reward")
     algorithm = asked.pop("algorithm", None)
     if trainer == "grpo" and algorithm is not None:
         chosen["loss_type"] = LOSS_TYPES[algorithm]
-    if trainer == "dpo" and "loss" in asked:
+    if trainer in {"dpo", "online_dpo"} and "loss" in asked:
         chosen["loss_type"] = PREFERENCES[asked.pop("loss")]
     chosen |= {OPTIONS[word]: value for word, value in asked.items()}
     plain = {"output_dir": folder, "report_to": [], "use_cpu": True, "bf16": False, "save_strategy": "no"}
@@ -88,7 +100,15 @@ def in_force(trainer: str, args: Any) -> dict[str, Any]:
         "weight_decay": args.weight_decay,
         "gradient_clip": args.max_grad_norm or None,
     }
-    without_rewards = {"sft": _supervised, "dpo": _dpo, "orpo": _orpo, "cpo": _cpo}
+    without_rewards = {
+        "sft": _supervised,
+        "dpo": _dpo,
+        "orpo": _orpo,
+        "cpo": _cpo,
+        "simpo": _simpo,
+        "kto": _kto,
+        "online_dpo": _online_dpo,
+    }
     if trainer in without_rewards:
         return words | without_rewards[trainer](args)
     words |= {
@@ -150,6 +170,23 @@ def _cpo(args: Any) -> dict[str, Any]:
     return {"loss": "cpo", "beta": args.beta, "nll": args.cpo_alpha}
 
 
+def _simpo(args: Any) -> dict[str, Any]:
+    if args.loss_type != "simpo" or args.cpo_alpha:
+        raise NotImplementedError("SimPO with a likelihood has no word here")
+    return {"loss": "simpo", "beta": args.beta, "margin": args.simpo_gamma}
+
+
+def _kto(args: Any) -> dict[str, Any]:
+    if args.loss_type != "kto":
+        raise NotImplementedError(f"KTO's loss_type {args.loss_type!r} has no word here")
+    return {name: getattr(args, name) for name in ("beta", "desirable_weight", "undesirable_weight")}
+
+
+def _online_dpo(args: Any) -> dict[str, Any]:
+    names = {value: name for name, value in PREFERENCES.items()}
+    return {"loss": names[args.loss_type], "beta": args.beta, "label_smoothing": 0.0}
+
+
 def resolve_config(*, trainer: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a config with these settings has in force."""
     return {"settings": json.dumps(in_force(trainer, config(trainer, settings, "unused")))}
@@ -170,7 +207,7 @@ def training_step(  # noqa: PLR0913  the inputs of the op
 ) -> dict[str, Any]:
     """Train on these rows, with everything that is not asked at its default."""
     os.chdir(folder)
-    pairs = 2 if trainer == "dpo" or trainer in PREFERENCE else 1
+    pairs = 2 if trainer in {"dpo", "online_dpo", *PREFERENCE} else 1
     sampled = {
         "num_iterations": updates,
         "num_generations": group_size,
@@ -190,93 +227,19 @@ def training_step(  # noqa: PLR0913  the inputs of the op
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     policy = AutoModelForCausalLM.from_pretrained(model["path"], dtype=torch.float32)
 
-    rows = _Rows(prompts, completions, rewards, group_size)
-    more: dict[str, Any] = {"reward_funcs": rows.reward} if trainer in {"grpo", "rloo"} else {}
+    rows = trl_given.Rows(prompts, completions, rewards, group_size)
+    more: dict[str, Any] = {"reward_funcs": rows.reward} if trainer in {"grpo", "rloo", "online_dpo"} else {}
     if trainer == "grpo":
         more["rollout_func"] = lambda names, _: {**rows.rollout(names), "logprobs": None}
-    kind = _Tokenized if trainer == "dpo" else KINDS[trainer][1]
-    if trainer in PREFERENCE:
-        kind = type(kind.__name__, (kind,), {"tokenize_row": rows.tokenized})
+    kind = trl_given.kind(trainer, KINDS[trainer][1], rows)
     made = kind(model=policy, args=args, train_dataset=rows.data(trainer), processing_class=tokenizer, **more)
     if trainer == "rloo":
-        _give(made, rows)
+        trl_given.give(made, rows)
     made.train()
     logs = [entry for entry in made.state.log_history if "loss" in entry]
     metrics: dict[str, Any] = {word: [entry[name] for entry in logs if name in entry] for word, name in METRICS.items()}
     metrics["digits"] = {"loss": 4}  # transformers rounds it
     return {"settings": json.dumps(in_force(trainer, made.args)), "metrics": json.dumps(metrics)}
-
-
-class _Rows:
-    """The rows of a case. A prompt's text is its number, and each time that it is asked for, its next completion is given."""
-
-    def __init__(self, prompts: Any, completions: Any, rewards: Any, group_size: int) -> None:
-        self.prompts, self.completions, self.rewards, self.size = prompts, completions, rewards, group_size
-
-    def places(self, names: Sequence[str]) -> list[int]:
-        """Return the row of each prompt's next occurrence."""
-        seen: Counter[str] = Counter()
-        places = []
-        for name in names:
-            places.append(int(name) * self.size + seen[name])
-            seen[name] += 1
-        return places
-
-    def reward(self, prompts: list[str], **_: Any) -> list[float]:
-        """Return the rewards of rows: a reward function of TRL."""
-        return [float(self.rewards[row]) for row in self.places(prompts)]
-
-    def rollout(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the ids of prompts and completions."""
-        return {
-            "prompt_ids": [list(self.prompts[int(name)]) for name in names],
-            "completion_ids": [list(self.completions[row]) for row in self.places(names)],
-        }
-
-    def data(self, trainer: str) -> Dataset:
-        """Return the rows as a trainer takes them."""
-        prompts = [list(prompt) for prompt in self.prompts]
-        if trainer == "dpo":
-            chosen, rejected = self.completions[0::2], self.completions[1::2]
-            return Dataset.from_dict({"prompt_ids": prompts, "chosen_ids": chosen, "rejected_ids": rejected})
-        if trainer == "sft":
-            rows = list(zip(prompts, self.completions, strict=True))
-            labels = [[-100] * len(prompt) + list(completion) for prompt, completion in rows]  # as it documents for ids
-            return Dataset.from_dict({"input_ids": [[*a, *b] for a, b in rows], "labels": labels})
-        names = [str(index) for index in range(len(prompts))]
-        return Dataset.from_dict(
-            dict.fromkeys(("prompt", "chosen", "rejected"), names) if trainer in PREFERENCE else {"prompt": names}
-        )
-
-    def tokenized(self, feature: Mapping[str, str], **_: Any) -> dict[str, Any]:
-        """Return the ids of a pair, whose texts are its number, in place of what ORPO and CPO make of texts."""
-        index = int(feature["prompt"])
-        prompt, made = list(self.prompts[index]), dict[str, Any]()
-        for name, row in (("chosen", 2 * index), ("rejected", 2 * index + 1)):
-            ids = [*prompt, *self.completions[row]]
-            labels = [-100] * len(prompt) + ids[len(prompt) :]
-            made |= {f"{name}_input_ids": ids, f"{name}_attention_mask": [1] * len(ids), f"{name}_labels": labels}
-        return made | {"prompt_input_ids": prompt, "prompt_attention_mask": [1] * len(prompt)}
-
-
-class _Tokenized(DPOTrainer):
-    """DPO on rows of ids: what it makes of texts is left out."""
-
-    def _prepare_dataset(self, dataset: Dataset, *_: Any, **__: Any) -> Dataset:
-        return dataset
-
-
-def _give(trainer: Any, rows: _Rows) -> None:
-    """Give RLOO the rows in place of what it samples."""
-    whole = trainer._generate
-
-    def generate(names: list[str]) -> Any:
-        _, ids, texts = whole(names)
-        return rows.rollout(names)["prompt_ids"], ids, texts
-
-    trainer._tokenize_prompts = lambda names: (list(names), None, {})
-    trainer._generate_single_turn = lambda names, *_: rows.rollout(names)["completion_ids"]
-    trainer._generate = generate
 
 
 OPS = {"training_step": training_step, "resolve_config": resolve_config}
