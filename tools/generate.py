@@ -22,8 +22,8 @@ import xray_proof  # noqa: E402
 from gates.config.settings import settings_schema  # noqa: E402
 from gates.registry import load  # noqa: E402
 from gates.report.catalogue import page  # noqa: E402
-from gates.report.conformance import letters, library  # noqa: E402
-from gates.report.conformance.cells import matrix  # noqa: E402
+from gates.report.conformance import letters, library, picture  # noqa: E402
+from gates.report.conformance.cells import Cell, matrix  # noqa: E402
 from gates.report.conformance.words import shared  # noqa: E402
 from gates.report.files import pictures_beside, render_files  # noqa: E402
 from gates.report.grades import Grades  # noqa: E402
@@ -72,10 +72,14 @@ def _library(peer: str) -> ConformanceResults:
     return _libraries()[PEERS.index(peer)]
 
 
+@cache
+def _cells() -> Mapping[tuple[str, str], Cell]:
+    return matrix(_libraries(), read_facts(CONFORMANCE))
+
+
 def _page_of(peer: str) -> str:
     """Return the page of a library, with its cells of the matrix."""
-    cells = matrix(_libraries(), read_facts(CONFORMANCE))
-    return library.render(_library(peer), cells, shared(_libraries()))
+    return library.render(_library(peer), _cells(), shared(_libraries()))
 
 
 def _pages_of_libraries() -> dict[str, Callable[[], str]]:
@@ -93,6 +97,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "results/settings-schema.json": lambda: _json(settings_schema()),
     "results/REPORT.md": lambda: _document("gates/*.jsonl*"),
     "results/CONFORMANCE.md": lambda: _document("conformance/*.jsonl"),
+    "results/conformance.svg": lambda: picture.render(_libraries(), _cells()),
     "results/conformance/SCOPE.md": lambda: scope_list(_libraries()),
     **_pages_of_libraries(),
     "results/SPEED.md": lambda: _document("bench/*.jsonl"),

@@ -61,7 +61,7 @@ ROWS = (
     Row("DAPO", ("dapo",), families=("keep_groups", "overlong_penalty"), words=(("dapo",),)),
     Row("GSPO", ("gspo", "gspo-token"), words=(("gspo",),)),
     Row("RLOO", ("rloo",), ("rloo",), words=(("rloo",),)),
-    Row("REINFORCE++", ("reinforce", "reinforce++"), ("reinforce",), words=(("reinforce",),)),
+    Row("REINFORCE, REINFORCE++", ("reinforce", "reinforce++"), ("reinforce",), words=(("reinforce",),)),
     Row("CISPO", ("cispo",), words=(("cispo",),)),
     Row("SAPO", ("sapo",), words=(("sapo",),)),
     Row("PPO", ("ppo",), ("ppo",), words=(("ppo",),)),
