@@ -76,8 +76,10 @@ def identifiers(folder: Path) -> Iterator[tuple[str, str]]:
             match node:
                 case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     yield node.name, f"{path}:{node.lineno}"
-                case ast.arg():
-                    yield node.arg, f"{path}:{node.lineno}"
+                case ast.arg() | ast.keyword(arg=str()):
+                    yield str(node.arg), f"{path}:{node.lineno}"
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                    yield name, f"{path}:{node.lineno}"
                 case ast.Constant(value=str() as text) if WORD.fullmatch(text):
                     yield text, f"{path}:{node.lineno}"
 

@@ -11,7 +11,7 @@ from gates.model import COSTLY
 from gates.report.conformance.composition import choices, departing, preset, said
 from gates.report.conformance.rows import OP, ROWS, TRAINERS, Row, placed, rows_of
 from gates.report.labels import DEPARTS
-from gates.results.conformance_records import ConformanceResults, FindingRecord, GradeRecord
+from gates.results.conformance_records import ConformanceResults, CoverageRecord, FindingRecord, GradeRecord
 from gates.results.library_facts import Facts, LibraryFacts
 
 WORST_FIRST = ("wrong", "raises", "differs", DEPARTS, "correct")  # grades of a cell
@@ -166,8 +166,7 @@ def _compositions(
             judged.append(one)
     step = next((grade for grade in graded if grade.op.startswith("training_step[")), None)
     if step is not None:
-        settings = trainers.get(step.op.partition("[")[2].rstrip("]"), {})
-        words = departing(settings, row.presets[0] if row.presets else "") if row.algorithm else ""
+        words = _trained_as(row, step, about, trainers)
         default = Judged(
             words, _reached(step.grade), "update", step.cases, step.cases + step.not_judged, tuple(step.settings)
         )
@@ -184,6 +183,18 @@ def _compositions(
     if not first.choices and (words := said(about, row.presets, uses)):
         return Judged(words, "", "program"), first, tuple(judged[1:])
     return first, None, tuple(judged[1:])
+
+
+def _trained_as(
+    row: Row, step: GradeRecord, about: Sequence[FindingRecord], trainers: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """Return the composition of a trainer's updates: what its settings say where they agree, else what findings say."""
+    settings = trainers.get(step.op.partition("[")[2].rstrip("]"))
+    if not row.algorithm:
+        return ""
+    if settings is None or _reached(step.grade) != "correct":
+        return said(about, row.presets, ("default",))
+    return departing(settings, row.presets[0] if row.presets else "")
 
 
 def _main(row: Row, graded: Sequence[GradeRecord]) -> list[GradeRecord]:
@@ -236,13 +247,19 @@ def _blank(row: Row, library: ConformanceResults, known: LibraryFacts | None) ->
     for blank in library.blanks:
         if row in rows_of(blank.op, library.header.peer):
             return ("refused" if blank.kind == "refused" else "not judged"), blank.why
-    for name in library.coverage:
-        trained = row.algorithm and any(f"[{trainer}]" in name.reason for trainer in row.trainers)
-        if name.status in OPEN and (trained or row.names(name.name)):
-            return "not judged", f"{name.name}: {name.status} ({name.reason})"
+    waiting = [name for name in library.coverage if name.status in OPEN]
+    own = [name for name in waiting if row.names(name.name)]
+    trained = [name for name in waiting if row.algorithm and any(f"[{one}]" in name.reason for one in row.trainers)]
+    for name in sorted(own, key=_is_setting) or sorted(trained, key=_is_setting):
+        return "not judged", f"{name.name}: {name.status} ({name.reason})"
     if known and row.title in known.named:
         return "not judged", f"no case asks it; named at {known.named[row.title]}"
     return ("absent", "") if row.words else ("not judged", "no case asks it")
+
+
+def _is_setting(name: CoverageRecord) -> bool:
+    """Return whether a public name is a setting, which says less of what waits than a class or a function."""
+    return name.source.split()[0] in {"fields", "parameters", "registered"}
 
 
 assert set(WORST_FIRST[:3]) <= set(COSTLY)

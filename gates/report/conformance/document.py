@@ -75,8 +75,8 @@ def _matrix(libraries: Sequence[ConformanceResults], cells: Mapping[tuple[str, s
         "A cell: its grade · *as* which composition, where the library's default, or the name alone, is not what the name's "
         f"paper has · cases asked · what comes nearest to the paper · findings. {CHOSEN}: under a setting that is not the "
         "library's default, which its page lists. Grades: correct, *differs* (another known choice), *departs* (another formula, "
-        f"which its documentation announces), **wrong** (a mistake or an unknown formula). Blanks: {ABSENT} the library names it "
-        "nowhere · *not judged*, though it has it: its page says why · *refused*: it raises an error that says so. Rare input and "
+        f"which its documentation announces), **wrong** (a mistake or an unknown formula). Blanks: {ABSENT} absent: nothing in "
+        "its code has the name · *not judged*, though it has it: its page says why · *refused*: it raises an error that says so. Rare input and "
         "lost digits cost no grade here; they stand in the [appendix](#rare-input-and-lost-digits)."
     )
     yield ""

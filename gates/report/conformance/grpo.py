@@ -12,7 +12,7 @@ from gates.results.library_facts import Facts
 from gates_reference.algorithms import ALGORITHMS
 
 COLUMNS = ("ratio", "bound", "aggregation", "KL", "advantages")
-GIVEN = "given by the caller"
+GIVEN, FOUND = "given by the caller", "see findings"
 PAPER = {  # DeepSeekMath, arXiv 2402.03300, section 4.2 and equation 3
     "algorithm": "grpo",
     "epsilon_low": 0.2,
@@ -50,12 +50,13 @@ def table(
 def _row(cell: Cell, facts: Facts) -> str:
     assert cell.default is not None
     known = facts.get(cell.peer)
-    settings = known.trainers.get("grpo", {}) if known and cell.default.by == "update" else {}
+    agrees = cell.default.by == "update" and cell.default.grade == "correct"
+    settings = known.trainers.get("grpo", {}) if known and agrees else {}
     found = in_columns(settings) if settings else axes_of("grpo", cell.default.choices)
     links = " ".join(
         f"[{number}](conformance/{cell.peer}.md#{finding.id})" for number, finding in enumerate(cell.findings, 1)
     )
-    rest = GIVEN if cell.default.by == "function" else "see findings"
+    rest = GIVEN if cell.default.by == "function" else FOUND
     return table_row(
         [
             f"[{cell.peer}](conformance/{cell.peer}.md)",

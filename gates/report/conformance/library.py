@@ -78,6 +78,9 @@ def _right(cell: Cell, by: str) -> str:
     """Return a cell as part of a sentence where its composition is right; empty elsewhere."""
     if cell.kind != "judged" or cell.grade != "correct":
         return ""
+    if cell.row.title.startswith("other") and cell.default is not None and cell.default.by == by:
+        right = (one for one in (cell.default, *cell.also) if one.grade == "correct" and one.choices)
+        return ", ".join(f"{one.choices} ({one.asked} of {one.of} cases)" for one in right)
     one = next((one for one in (cell.default, cell.nearest) if one and one.by == by and one.grade == "correct"), None)
     return "" if one is None else f"{cell.row.title}{_of(one)}"
 
@@ -184,7 +187,7 @@ def _not_judged(library: ConformanceResults, cells: Sequence[Cell]) -> Iterator[
         yield f"- {', '.join(f'`{op}`' for op in ops)}: {kind}: {why}"
     absent = [cell.row.title for cell in cells if cell.kind == "absent"]
     if absent:
-        yield f"- The package names nowhere: {', '.join(absent)}."
+        yield f"- Absent, no class, function, argument or file has its name: {', '.join(absent)}."
     yield ""
     variants = [grade for grade in library.grades if grade.subject != library.header.peer]
     if variants:

@@ -40,7 +40,7 @@ class Row:
             return False
         family, preset = parts["family"], (parts["choices"] or "").partition(", ")[0]
         if family == "training_step":
-            return preset in self.trainers
+            return preset in (*self.trainers, *self.presets)
         return family in self.families or (preset in self.presets and family not in OF_FAMILY)
 
     def names(self, identifier: str) -> bool:

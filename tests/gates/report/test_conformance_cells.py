@@ -85,6 +85,17 @@ class TestComposition:
             ("loss_type (dapo)",),
         )
 
+    def test_settings_that_the_updates_contradict_name_nothing(self) -> None:
+        """A trainer whose updates are wrong does not compute what its settings say."""
+        found = made(
+            "GRPO",
+            grade("fake", "training_step[grpo]", "wrong", ("fake-grpo",)),
+            findings=(about("fake-grpo", use="default", departures=["grpo, no ratio"]),),
+            trainers={"grpo": {"algorithm": "dapo", "beta": 0.1}},
+        )
+        assert found.default is not None
+        assert (found.grade, found.default.choices) == ("wrong", "no ratio")
+
     def test_a_finding_says_the_default_where_the_call_is_not_it(self) -> None:
         found = made(
             "SimPO",
@@ -187,11 +198,13 @@ class TestRecorded:
 
     def test_facts_are_of_the_judged_versions(self) -> None:
         facts = read_facts(FOLDER)
-        stale = {lib.header.peer for lib in LIBRARIES if facts[lib.header.peer].version != lib.header.version}
+        versions = {peer: known.version for peer, known in facts.items()}
+        stale = {lib.header.peer for lib in LIBRARIES if versions.get(lib.header.peer) != lib.header.version}
         assert stale == set(), "run tools/peer_facts.py"
 
     def test_a_trainer_that_is_judged_has_recorded_defaults(self) -> None:
         facts = read_facts(FOLDER)
         ops = [(lib.header.peer, g.op) for lib in LIBRARIES for g in lib.grades if g.op.startswith("training_step[")]
-        lost = [(peer, op) for peer, op in ops if op[len("training_step[") : -1] not in facts[peer].trainers]
+        known = {(peer, trainer) for peer, entry in facts.items() for trainer in entry.trainers}
+        lost = [(peer, op) for peer, op in ops if (peer, op[len("training_step[") : -1]) not in known]
         assert lost == [], "run tools/peer_facts.py"

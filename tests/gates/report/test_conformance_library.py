@@ -72,7 +72,7 @@ class TestPage:
     def test_blanks_have_their_reasons(self) -> None:
         text = page(fake())
         assert "- KTO: not judged: a closure" in text
-        assert "- The package names nowhere: " in text
+        assert "- Absent, no class, function, argument or file has its name: " in text
         assert "- tau 1 (2): `policy_loss[sapo]`" in text
 
 

@@ -56,7 +56,9 @@ def test_names_of_a_package_are_found_without_importing_it(tmp_path: Path) -> No
     """Files, classes, functions, arguments and single words in quotes; no sentence, and no test of the package."""
     package = tmp_path / "fake"
     (package / "tests").mkdir(parents=True)
-    (package / "grpo.py").write_text('import nothing\n\n\ndef loss(beta):\n    return "dr_grpo", "as in PPO"\n')
+    (package / "grpo.py").write_text(
+        'import nothing\n\nresume: bool = False\ndef loss(beta):\n    return "dr_grpo", "as in PPO", f(top_p=1)\n'
+    )
     (package / "tests" / "rloo.py").write_text("")
     (package / "broken.py").write_text("def (")
     assert dict(peer_facts.identifiers(package)) == {
@@ -64,5 +66,7 @@ def test_names_of_a_package_are_found_without_importing_it(tmp_path: Path) -> No
         "grpo": "fake/grpo.py:1",
         "loss": "fake/grpo.py:4",
         "beta": "fake/grpo.py:4",
+        "resume": "fake/grpo.py:3",
+        "top_p": "fake/grpo.py:5",
         "dr_grpo": "fake/grpo.py:5",
     }
