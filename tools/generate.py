@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +22,25 @@ import xray_proof  # noqa: E402
 from gates.config.settings import settings_schema  # noqa: E402
 from gates.registry import load  # noqa: E402
 from gates.report.catalogue import page  # noqa: E402
+from gates.report.conformance import letters, library, picture  # noqa: E402
+from gates.report.conformance.cells import Cell, matrix  # noqa: E402
+from gates.report.conformance.words import shared  # noqa: E402
 from gates.report.files import pictures_beside, render_files  # noqa: E402
 from gates.report.grades import Grades  # noqa: E402
 from gates.report.markdown import subjects_table  # noqa: E402
 from gates.report.scope import render as scope_list  # noqa: E402
 from gates.report.speed_summary import speed_summary  # noqa: E402
 from gates.results.atomic_write import write_whole  # noqa: E402
-from gates.results.conformance_records import read_conformance  # noqa: E402
+from gates.results.conformance_records import ConformanceResults, read_conformance  # noqa: E402
 from gates.results.jsonl import read  # noqa: E402
+from gates.results.library_facts import read_facts  # noqa: E402
 from gates.results.records import schema  # noqa: E402
 from gates.results.speed_file import read_speed  # noqa: E402
 from gates.results.speed_records import speed_schema  # noqa: E402
 
 RESULTS = ROOT / "results"
+CONFORMANCE = RESULTS / "conformance"
+PEERS = sorted(path.stem for path in CONFORMANCE.glob("*.jsonl"))
 SPEEDS = sorted((RESULTS / "bench").glob("*.jsonl"))
 
 
@@ -56,6 +63,33 @@ def _subjects() -> str:
     return "\n".join(subjects_table(Grades.of(v for run in runs for v in run.verdicts if "@" not in v.subject)))
 
 
+@cache
+def _libraries() -> list[ConformanceResults]:
+    return [read_conformance(CONFORMANCE / f"{peer}.jsonl") for peer in PEERS]
+
+
+def _library(peer: str) -> ConformanceResults:
+    return _libraries()[PEERS.index(peer)]
+
+
+@cache
+def _cells() -> Mapping[tuple[str, str], Cell]:
+    return matrix(_libraries(), read_facts(CONFORMANCE))
+
+
+def _page_of(peer: str) -> str:
+    """Return the page of a library, with its cells of the matrix."""
+    return library.render(_library(peer), _cells(), shared(_libraries()))
+
+
+def _pages_of_libraries() -> dict[str, Callable[[], str]]:
+    """Return the page and the letter of each library that is recorded."""
+    pages: dict[str, Callable[[], str]] = {f"results/conformance/{peer}.md": partial(_page_of, peer) for peer in PEERS}
+    for peer in PEERS:
+        pages[f"results/conformance/letters/{peer}.md"] = lambda peer=peer: letters.render(_library(peer))
+    return pages
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/mutants.md": lambda: page(load().mutants.values()),
     "results/schema.json": lambda: _json(schema()),
@@ -63,9 +97,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "results/settings-schema.json": lambda: _json(settings_schema()),
     "results/REPORT.md": lambda: _document("gates/*.jsonl*"),
     "results/CONFORMANCE.md": lambda: _document("conformance/*.jsonl"),
-    "results/conformance/SCOPE.md": lambda: scope_list(
-        map(read_conformance, (RESULTS / "conformance").glob("*.jsonl"))
-    ),
+    "results/conformance.svg": lambda: picture.render(_libraries(), _cells()),
+    "results/conformance/SCOPE.md": lambda: scope_list(_libraries()),
+    **_pages_of_libraries(),
     "results/SPEED.md": lambda: _document("bench/*.jsonl"),
     "results/speed-advantages.svg": lambda: _picture("speed-advantages.svg"),
     "results/speed-kl.svg": lambda: _picture("speed-kl.svg"),

@@ -160,8 +160,9 @@ def _findings(findings: Sequence[Finding], ran: Sequence[Reproduced]) -> Iterato
     for finding in findings:
         outcome = outcomes.get(finding.id)
         yield FindingRecord(
-            **finding.model_dump(exclude={"ops", "quote", "departures"}),
+            **finding.model_dump(exclude={"ops", "quote", "departures", "rows"}),
             ops=list(finding.ops),
+            rows=list(finding.rows),
             departures=list(finding.departures),
             reproduced=outcome.holds if outcome else None,
             output=outcome.output if outcome else "",

@@ -235,9 +235,9 @@ def _required(require: list[str] | None) -> list[str]:
 
 def _show(judged: Judged) -> None:
     """Print one peer: its counts in a line, what is not correct, and what the records do not explain."""
-    from gates.report import conformance
+    from gates.report.conformance.screen import screen
 
-    for line in conformance.screen(judged.results, judged.problems):
+    for line in screen(judged.results, judged.problems):
         typer.echo(line)
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from gates.config.format_names import ReportFormat
 from gates.model import ConfigurationError
-from gates.report import conformance, github
+from gates.report import github
 from gates.report.baseline import compare
-from gates.report.conformance_page import render_conformance_page
+from gates.report.conformance import document, html
+from gates.report.conformance.screen import screen
 from gates.report.destination import NAMES, Form, Kind, chosen
 from gates.report.formats import pieces, render
 from gates.report.html import render_html
@@ -18,9 +19,11 @@ from gates.report.learning import is_learning_file, read_curves, render_curves
 from gates.report.speed.html import render_page
 from gates.report.speed.markdown import render_pictures, render_speed
 from gates.report.speed.screen import render_screen
+from gates.results.common_cases import read_common
 from gates.results.conformance_records import is_conformance_file, read_conformance
 from gates.results.escape import visible
 from gates.results.jsonl import Results, as_line, read, records_and_lines
+from gates.results.library_facts import read_facts
 from gates.results.records import DiagnosisRecord, HeaderRecord, VerdictRecord
 from gates.results.speed_file import is_speed_file, read_speed
 from gates.run.settle import settled_lines_of
@@ -91,19 +94,19 @@ def _speeds(files: Sequence[Path], form: Form) -> str:
 
 
 def _conformance(files: Sequence[Path], form: Form) -> Iterator[str]:
-    libraries = map(read_conformance, files)
+    libraries, folder = map(read_conformance, files), files[0].parent
     match form:
         case "html":
-            yield render_conformance_page(libraries)
+            yield html.render_page(libraries, read_facts(folder))
         case "text":
-            yield from (visible(f"{line}\n") for library in libraries for line in conformance.screen(library, ()))
+            yield from (visible(f"{line}\n") for library in libraries for line in screen(library, ()))
         case "jsonl":
             yield from (visible(line) for library in libraries for line in library.lines())
         case "json":
             documents = (json.dumps(library.document(), ensure_ascii=False) for library in libraries)
             yield visible(f'{{"libraries": [\n{SEPARATOR.join(documents)}\n]}}\n')
         case _:
-            yield visible(conformance.render(libraries))
+            yield visible(document.render(libraries, read_facts(folder), read_common(folder)))
 
 
 def _verdicts(files: Sequence[Path], form: Form, baseline: Path | None) -> Iterator[str]:

@@ -88,6 +88,7 @@ class FindingRecord(StrictRecord):
     computes: str
     number: str
     consequence: str
+    rows: list[str] = Field(default_factory=list, description="of the matrix, where neither ops nor departures say it")
     repro: str
     reproduced: bool | None = Field(description="None: its program was not run")
     output: str

@@ -59,3 +59,9 @@ def test_every_command_exists(name: str) -> None:
             if group is None or (below and len(arguments) > 2 and arguments[2].isalpha() and arguments[2] not in below):
                 wrong.append(line)
     assert not wrong, f"{name} shows commands that `gates --help` does not list: {wrong}"
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    """CITATION.cff and pyproject.toml are released together."""
+    (cited,) = re.findall(r'^version: "(.*)"$', text_of("CITATION.cff"), re.MULTILINE)
+    assert f'version = "{cited}"' in text_of("pyproject.toml")

@@ -74,6 +74,9 @@ class Finding(Declared):
     computes: str
     number: str
     consequence: str
+    rows: tuple[str, ...] = Field(
+        (), description="rows of the matrix that it is about, where neither ops nor departures say it"
+    )
     repro: str = Field(description="a program for the peer's own environment; it ends with 0 if the finding holds")
 
     @field_validator("repro")

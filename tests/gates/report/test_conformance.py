@@ -1,4 +1,4 @@
-"""The conformance report: grades, findings and coverage of recorded libraries."""
+"""The conformance page: matrix, what is meant by GRPO, coverage, and the records that it is rendered from."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -7,17 +7,21 @@ import pytest
 from libraries import finding, grade, header
 
 from gates.model import ConfigurationError
-from gates.report import conformance
+from gates.report.conformance import document, words
+from gates.report.conformance.screen import screen
 from gates.report.files import render_files
+from gates.results.common_cases import CommonCases, read_common
 from gates.results.conformance_records import (
     BlankRecord,
     ConformanceResults,
     CoverageRecord,
     read_conformance,
 )
+from gates.results.library_facts import LibraryFacts, read_facts
 from gates.subjects.peers import reproduce
 
 ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "results" / "conformance"
 
 
 @pytest.fixture
@@ -38,43 +42,61 @@ def library() -> ConformanceResults:
         [finding("fake-k3", "bug"), finding("fake-choice", "convention", reproduced=None)],
         [
             BlankRecord(op="kto_loss", kind="not judged", why="a closure"),
-            BlankRecord(op="gae", kind="refused", why="ValueError"),
+            BlankRecord(op="preference_loss[ipo]", kind="refused", why="ValueError"),
         ],
     )
 
 
-def test_the_report_shows_grades_findings_and_coverage(library: ConformanceResults) -> None:
-    """Conventions are counted separately; a finding whose program did not run is marked; cells keep their columns."""
-    text = conformance.render([library, ConformanceResults(header("also"))])
-    assert "| `token_kl[k3]` | – | **wrong** 3/8 |" in text
-    assert "`fake@other` token_kl[k3]: *departs*" in text
+def rendered(*libraries: ConformanceResults, facts: dict[str, LibraryFacts] | None = None) -> str:
+    """Return the page without an appendix."""
+    return document.render(libraries, facts or {}, {})
+
+
+def test_the_page_has_cells_findings_and_coverage(library: ConformanceResults) -> None:
+    """Conventions are counted separately; cells keep their columns, and numbers lead to the library's page."""
+    text = rendered(library, ConformanceResults(header("also")))
+    links = "[1](conformance/fake.md#fake-k3) [2](conformance/fake.md#fake-choice)"
+    assert "| **GRPO** | – | correct<br>8 of 9 asked, calls† |" in text
+    assert f"| **KL** | – | **wrong** with a documented option<br>16 of 18 asked, calls<br>{links} |" in text
+    assert "| **RLOO** | – | correct<br>as *no ratio, token mean*<br>8 of 9 asked, calls |" in text
+    assert "| **KTO** | – | [*not judged*](conformance/fake.md#not-judged) |" in text
+    assert "| **IPO** | – | [*refused*](conformance/fake.md#not-judged) |" in text
     assert "1 departures (1 bugs, 0 numeric, 0 traps) and, counted apart, 1 conventions; 1 of 2 were reproduced" in text
-    assert text.index("### Bugs") < text.index("### Conventions")
-    assert (
-        "**fake-choice** (fake 1.2, `fake/kl.py:3`; wrong: `token_kl[k3]`; with a documented option) (not reproduced in this record)"
-        in text
-    )
     assert "| fake | 2 | judged 1 of 2 in scope | 0 | 1 | 0 | 0 | 0 | 0 | 0 | 0 |" in text
 
 
-def test_cells_name_settings_compositions_and_reasons(library: ConformanceResults) -> None:
-    """A composition stands in the row of its preset; what is chosen for a library or not judged is listed with why."""
-    text = conformance.render([library])
-    assert "| `policy_loss[grpo]` | correct 8† |" in text
-    assert "| `policy_loss[rloo]` | correct 8 *as no ratio, token mean* |" in text
-    assert "fake@rloo" not in text
-    assert "| `kto_loss` | *not judged* |" in text
-    assert "| `gae` | *refused* |" in text
-    assert "- fake: a clip of 1e9 (3.0) (`policy_loss[grpo]`)" in text
-    assert "- fake: not judged: `kto_loss`: a closure" in text
+def test_grpo_axis_by_axis(library: ConformanceResults) -> None:
+    """From the settings in force where an update was judged, else from the composition that its calls are."""
+    step = ConformanceResults(header("step"), [grade("step", "training_step[grpo]", "correct")])
+    settings = {"algorithm": "dapo", "epsilon_low": 0.2, "epsilon_high": 0.28, "beta": 0.0, "baseline": "mean"}
+    facts = {"step": LibraryFacts(version="1", trainers={"grpo": settings}, named={})}
+    text = rendered(library, step, facts=facts)
+    assert (
+        "| [step](conformance/step.md) | token ratio | clip 0.2, 0.28 | token mean | none | less the group's mean | updates |"
+        in text
+    )
+    assert (
+        "| [fake](conformance/fake.md) | token ratio | clip | row mean | given by the caller | given by the caller | calls |"
+        in text
+    )
+    assert "as *token mean, no KL*<br>8 of 9 asked, updates" in text
 
 
-def test_findings_name_the_libraries_that_share_a_departure(library: ConformanceResults) -> None:
-    other = ConformanceResults(header("other"), findings=[finding("other-k3", "bug")])
-    text = conformance.render([library, other])
-    assert "The same in: other." in text
-    assert "The same in: fake." in text
-    assert "The same in" not in conformance.render([library])
+def test_the_appendix_compares_common_cases(library: ConformanceResults) -> None:
+    common = {
+        "gae": CommonCases(cases=4, libraries={"a": {"fragile": 1, "hardening": 2}, "b": {}}),
+        "kto_loss": CommonCases(cases=3, libraries={"a": {"wrong": 1}, "b": {}}),
+        "full_kl": CommonCases(cases=2, libraries={"a": {}, "b": {}}),
+    }
+    text = document.render([library], {}, common)
+    assert "| `gae` | 4 | △ 1 ▫ 2 | holds |" in text
+    assert "| `kto_loss` | 3 | see above | holds |" in text
+    assert "Ops whose common cases all libraries hold: `full_kl` (2)." in text
+
+
+def test_a_finding_about_no_row_is_linked_nevertheless(library: ConformanceResults) -> None:
+    library.findings.append(finding("fake-lost", "bug").model_copy(update={"ops": []}))
+    assert "Findings about no row: [fake-lost](conformance/fake.md#fake-lost)." in rendered(library)
 
 
 def test_the_screen_lists_ops_that_are_not_correct(
@@ -82,7 +104,7 @@ def test_the_screen_lists_ops_that_are_not_correct(
 ) -> None:
     """A row for each op that is not correct, with the finding that explains it; problems last; no line too wide."""
     monkeypatch.setenv("COLUMNS", "80")
-    lines = list(conformance.screen(library, ["fake-k3: its program does not show it: 1 is not 2"]))
+    lines = list(screen(library, ["fake-k3: its program does not show it: 1 is not 2"]))
     assert all(len(line) <= 80 for line in lines)
     text = "\n".join(lines)
     assert "1 wrong" in text
@@ -117,6 +139,19 @@ def test_an_invalid_record_names_its_line(
         read_conformance(file)
 
 
+@pytest.mark.parametrize("text", ["[]", "{", '{"trl": {"version": 1}}', '{"ops": {"gae": {"cases": "x"}}}'])
+def test_invalid_facts_and_common_cases_are_errors(tmp_path: Path, text: str) -> None:
+    for name, read in (("facts.json", read_facts), ("common.json", read_common)):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ConfigurationError, match=name):
+            read(tmp_path)
+
+
+def test_a_folder_may_have_neither_facts_nor_common_cases(tmp_path: Path) -> None:
+    assert read_facts(tmp_path) == {}
+    assert read_common(tmp_path) == {}
+
+
 def test_other_files_and_formats_are_refused(library: ConformanceResults, tmp_path: Path) -> None:
     """A conformance record is rendered alone, and not in a format of verdicts only."""
     library.write(tmp_path / "fake.jsonl")
@@ -131,18 +166,18 @@ def test_other_files_and_formats_are_refused(library: ConformanceResults, tmp_pa
 
 def test_the_recorded_report_has_every_library_and_is_short() -> None:
     """results/CONFORMANCE.md, at most 300 lines; `make generate` writes it."""
-    files = sorted((ROOT / "results" / "conformance").glob("*.jsonl"))
+    files = sorted(FOLDER.glob("*.jsonl"))
     assert len(files) >= 9, "`gates peers check --record` records every library"
     assert len((ROOT / "results" / "CONFORMANCE.md").read_text().splitlines()) <= 300
 
 
 def test_every_recorded_grade_is_explained() -> None:
     """No op is graded below imprecise without a finding, nor wrong by numeric ones; no program refutes its finding."""
-    files = sorted((ROOT / "results" / "conformance").glob("*.jsonl"))
+    files = sorted(FOLDER.glob("*.jsonl"))
     assert files
     for file in files:
         found = read_conformance(file)
-        needed = [grade for grade in found.grades if grade.grade not in {*conformance.GOOD, "imprecise"}]
+        needed = [grade for grade in found.grades if grade.grade not in {*words.GOOD, "imprecise"}]
         assert [grade.op for grade in needed if not grade.findings] == [], file.name
         assert [f.id for f in found.findings if not f.reproduced] == [], file.name
         numeric = {f.id for f in found.findings if f.kind == "numeric" and f.use}  # older records have no `use`
@@ -154,7 +189,7 @@ def test_no_diagnosis_is_a_bug_here_and_a_choice_there() -> None:
     """What the check itself names alike in two libraries is charged alike."""
     kinds = {finding.id: finding.kind for _, finding in reproduce.known().values()}
     bugs: dict[str, set[bool]] = defaultdict(set)
-    for file in sorted((ROOT / "results" / "conformance").glob("*.jsonl")):
+    for file in sorted(FOLDER.glob("*.jsonl")):
         for record in read_conformance(file).grades:
             about = {kinds[name] == "bug" for name in record.findings if name in kinds}
             for part in record.computes.removeprefix("computes: ").split(" · ") if about else ():

@@ -8,17 +8,20 @@ from chromium import Browser, wrong
 from libraries import finding, grade, header
 from pages import Elements
 
-from gates.report.conformance_page import render_conformance_page, ticked
+from gates.report.conformance.html import filters, render_page, slug, ticked
+from gates.report.conformance.rows import ROWS
 from gates.results.conformance_records import BlankRecord, ConformanceResults, read_conformance
+from gates.results.library_facts import read_facts
 
-FILES = sorted((Path(__file__).resolve().parents[3] / "results" / "conformance").glob("*.jsonl"))
+FOLDER = Path(__file__).resolve().parents[3] / "results" / "conformance"
+FILES = sorted(FOLDER.glob("*.jsonl"))
 HOSTILE = '"><script>alert(1)</script>'
 
 
 @pytest.fixture
 def recorded() -> str:
     """Return the page of the recorded libraries."""
-    return render_conformance_page(map(read_conformance, FILES))
+    return render_page(map(read_conformance, FILES), read_facts(FOLDER))
 
 
 class TestFile:
@@ -54,13 +57,27 @@ class TestFile:
                 grade("fake@rloo", "policy_loss[rloo, no ratio]", "correct"),
             ],
             findings=[finding("fake-k3", "bug")],
-            blanks=[BlankRecord(op="gae", kind="refused", why="ValueError")],
+            blanks=[BlankRecord(op="kto_loss", kind="refused", why="ValueError")],
         )
-        text = render_conformance_page([library])
-        assert 'href="#finding-fake-k3" aria-label="wrong: fake-k3"><span aria-hidden="true">✗</span> wrong</a>' in text
-        assert "correct †" in text
-        assert "<small>as no ratio</small>" in text
+        text = render_page([library], {})
+        assert '<a href="#finding-fake-k3" title="fake-k3" aria-label="fake-k3">1</a>' in text
+        assert '<span aria-hidden="true">✗</span> wrong<small>with a documented option</small>' in text
+        assert "<small>8 of 9 asked, calls †</small>" in text
+        assert "<small>as <em>no ratio</em></small>" in text
         assert '<span aria-hidden="true">⊘</span> refused' in text
+
+    def test_columns_and_rows_have_the_classes_that_filters_hide(self, recorded: str) -> None:
+        page = Elements(recorded)
+        classes = [
+            set(str(attributes.get("class", "")).split()) for tag, attributes in page.found if tag in {"td", "tr"}
+        ]
+        assert any({"column", "mac", "cpu"} <= each and "cuda" not in each for each in classes)
+        assert any({"column", "cuda", "cpu"} <= each and "mac" not in each for each in classes)
+        assert {slug(row.title) for row in ROWS} <= set().union(*classes)
+        assert "body:has(#platform-mac:checked) .column:not(.mac) { display: none; }" in filters()
+
+    def test_names_of_rows_are_distinct_classes(self) -> None:
+        assert len({slug(row.title) for row in ROWS}) == len(ROWS)
 
     def test_markup_of_libraries_is_escaped(self) -> None:
         changes = dict.fromkeys(("id", "says", "computes", "number", "where", "repro", "output"), HOSTILE)
@@ -69,7 +86,7 @@ class TestFile:
             [grade(HOSTILE, HOSTILE, "wrong", (HOSTILE,))],
             findings=[finding("x", "bug").model_copy(update=changes)],
         )
-        text = render_conformance_page([library])
+        text = render_page([library], {})
         assert "<script" not in text
         assert "&lt;script&gt;" in text
 
@@ -82,12 +99,10 @@ class TestFile:
 def test_only_the_matrix_scrolls_sideways(
     chromium: Browser, recorded: str, tmp_path: Path, width: int, dark: bool
 ) -> None:
-    """On phones and desktops, light and dark, with every fold open; on a desktop the matrix fits too."""
+    """On phones and desktops, light and dark, with every fold open."""
     (tmp_path / "page.html").write_text(recorded, encoding="utf-8")
     chromium.open(tmp_path / "page.html", width=width, dark=dark)
     chromium.value("for (const fold of document.querySelectorAll('details')) fold.open = true")
     assert chromium.value("document.documentElement.scrollWidth") <= width
-    fits = chromium.value("(m => m.scrollWidth <= m.clientWidth)(document.querySelector('.tall'))")
-    assert fits or width < 1400
     assert chromium.value("[...document.querySelectorAll('pre')].every(p => p.scrollWidth <= p.clientWidth)")
     assert wrong(chromium) == []
