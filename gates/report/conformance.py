@@ -203,12 +203,13 @@ def _chosen(library: ConformanceResults) -> Iterator[str]:
 
 
 def not_default(library: ConformanceResults) -> dict[str, list[str]]:
-    """Return the settings that were chosen for a library, each with its ops."""
+    """Return the settings that were chosen for a library, each with its ops; one of all, such as a shim, has "every op"."""
     ops: dict[str, dict[str, None]] = defaultdict(dict)
     for grade in library.grades:
         for setting in grade.settings:
             ops[setting][grade.op] = None
-    return {setting: list(names) for setting, names in ops.items()}
+    every = {grade.op for grade in library.grades}
+    return {setting: ["every op"] if names.keys() == every else list(names) for setting, names in ops.items()}
 
 
 def _blanks(blanks: Iterable[BlankRecord]) -> Iterator[str]:
