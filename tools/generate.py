@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import xray_proof  # noqa: E402
 
 from gates.config.settings import settings_schema  # noqa: E402
 from gates.registry import load  # noqa: E402
+from gates.report import conformance  # noqa: E402
 from gates.report.catalogue import page  # noqa: E402
 from gates.report.files import pictures_beside, render_files  # noqa: E402
 from gates.report.grades import Grades  # noqa: E402
@@ -27,19 +29,31 @@ from gates.report.markdown import subjects_table  # noqa: E402
 from gates.report.scope import render as scope_list  # noqa: E402
 from gates.report.speed_summary import speed_summary  # noqa: E402
 from gates.results.atomic_write import write_whole  # noqa: E402
-from gates.results.conformance_records import read_conformance  # noqa: E402
+from gates.results.conformance_records import ConformanceResults, read_conformance  # noqa: E402
+from gates.results.escape import visible  # noqa: E402
 from gates.results.jsonl import read  # noqa: E402
 from gates.results.records import schema  # noqa: E402
 from gates.results.speed_file import read_speed  # noqa: E402
 from gates.results.speed_records import speed_schema  # noqa: E402
 
 RESULTS = ROOT / "results"
+CONFORMANCE = sorted((RESULTS / "conformance").glob("*.jsonl"))
 SPEEDS = sorted((RESULTS / "bench").glob("*.jsonl"))
 
 
 def _document(pattern: str) -> str:
     """Return the report over the recorded files of one folder."""
     return "".join(render_files(sorted(RESULTS.glob(pattern)), "md", None))
+
+
+def _libraries() -> list[ConformanceResults]:
+    return [read_conformance(file) for file in CONFORMANCE]
+
+
+def _library(name: str) -> str:
+    """Return the page of one library's findings."""
+    libraries = _libraries()
+    return visible(conformance.render_library(next(one for one in libraries if one.header.peer == name), libraries))
 
 
 def _picture(name: str) -> str:
@@ -62,10 +76,9 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "results/speed-schema.json": lambda: _json(speed_schema()),
     "results/settings-schema.json": lambda: _json(settings_schema()),
     "results/REPORT.md": lambda: _document("gates/*.jsonl*"),
-    "results/CONFORMANCE.md": lambda: _document("conformance/*.jsonl"),
-    "results/conformance/SCOPE.md": lambda: scope_list(
-        map(read_conformance, (RESULTS / "conformance").glob("*.jsonl"))
-    ),
+    "results/CONFORMANCE.md": lambda: visible(conformance.render(_libraries(), "conformance")),
+    **{f"results/conformance/{file.stem}.md": partial(_library, file.stem) for file in CONFORMANCE},
+    "results/conformance/SCOPE.md": lambda: scope_list(_libraries()),
     "results/SPEED.md": lambda: _document("bench/*.jsonl"),
     "results/speed-advantages.svg": lambda: _picture("speed-advantages.svg"),
     "results/speed-kl.svg": lambda: _picture("speed-kl.svg"),

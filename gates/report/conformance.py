@@ -44,6 +44,7 @@ USES = {  # of a finding; records from before 2026-11-26 have none
 }
 ABSENT = "–"
 CHOSEN = "†"
+UP = "../CONFORMANCE.md"  # from the page of a library
 COMPOSED = "policy_loss["  # its ops may be a preset with other choices: `policy_loss[grpo, no bound, token mean]`
 INDENT = "  "
 Cell = list[GradeRecord | BlankRecord]  # of a library and an op
@@ -82,10 +83,28 @@ def _named(grade: GradeRecord, peer: str) -> str:
     return grade.op if grade.subject == peer else f"{grade.op} of {grade.subject}"
 
 
-def render(results: Iterable[ConformanceResults]) -> str:
-    """Return the report as markdown: the matrix, the findings, and the coverage."""
+def render(results: Iterable[ConformanceResults], pages: str = "") -> str:
+    """Return the report as markdown: the matrix, the findings, and the coverage.
+
+    Args:
+        results: of the libraries.
+        pages: the folder of `render_library`'s pages, with which the report counts the findings instead of listing them.
+    """
     libraries = sorted(results, key=lambda library: library.header.peer)
-    return "\n".join([*_head(libraries), *_matrix(libraries), *_findings(libraries), *_coverage(libraries)]) + "\n"
+    findings = _numbers(libraries, pages) if pages else _findings(libraries, libraries)
+    return "\n".join([*_head(libraries), *_matrix(libraries), *findings, *_coverage(libraries)]) + "\n"
+
+
+def render_library(library: ConformanceResults, libraries: Sequence[ConformanceResults]) -> str:
+    """Return the findings of one library as a page, with the others that share them."""
+    header = library.header
+    head = [
+        f"# {header.peer} {header.version}: findings",
+        "",
+        f"{BIAS} The grades stand in [CONFORMANCE.md]({UP}).",
+        "",
+    ]
+    return "\n".join([*head, *_findings([library], libraries)]).rstrip() + "\n"
 
 
 def _head(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
@@ -230,16 +249,33 @@ def _listed(title: str, entries: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield from (f"{title}:", "", *lines, "")
 
 
-def _findings(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
-    every, sharing = [(library, finding) for library in libraries for finding in library.findings], shared(libraries)
+def _numbers(libraries: Sequence[ConformanceResults], pages: str) -> Iterator[str]:
+    """Yield how many findings of each kind a library has, with links to their pages."""
+    yield "## Findings"
+    yield ""
+    yield counted([finding for library in libraries for finding in library.findings])
+    yield f"{' '.join(f'{title}: {words}' for title, words in KINDS.values())} Each is listed with its numbers on its library's page."
+    yield ""
+    yield _row(["library", *(title.lower() for title, _ in KINDS.values())])
+    yield _row(["---"] * (len(KINDS) + 1))
+    for library in libraries:
+        counts = Counter(finding.kind for finding in library.findings)
+        name = library.header.peer
+        yield _row([f"[{name}]({pages}/{name}.md)", *(str(counts[kind]) for kind in KINDS)])
+    yield ""
+
+
+def _findings(chosen: Sequence[ConformanceResults], libraries: Sequence[ConformanceResults]) -> Iterator[str]:
+    """Yield the findings of chosen libraries, each with the libraries that share it."""
+    every, sharing = [(library, finding) for library in chosen for finding in library.findings], shared(libraries)
     yield "## Findings"
     yield ""
     yield counted([finding for _, finding in every])
     for kind, (title, words) in KINDS.items():
-        chosen = [(library, finding) for library, finding in every if finding.kind == kind]
-        if chosen:
+        these = [(library, finding) for library, finding in every if finding.kind == kind]
+        if these:
             yield from ("", f"### {title}", "", words, "")
-            yield from (_item(library, finding, sharing[finding.id]) for library, finding in chosen)
+            yield from (_item(library, finding, sharing[finding.id]) for library, finding in these)
     yield ""
 
 

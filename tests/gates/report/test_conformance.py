@@ -77,6 +77,25 @@ def test_findings_name_the_libraries_that_share_a_departure(library: Conformance
     assert "The same in" not in conformance.render([library])
 
 
+def test_findings_stand_on_the_page_of_their_library(library: ConformanceResults) -> None:
+    """With pages the report counts them, and links to the page; its sharing of departures is that of all libraries."""
+    other = ConformanceResults(header("other"), findings=[finding("other-k3", "bug")])
+    text = conformance.render([library, other], "conformance")
+    assert "| [fake](conformance/fake.md) | 1 | 0 | 0 | 1 |" in text
+    assert "**fake-k3**" not in text
+    page = conformance.render_library(library, [library, other])
+    assert page.startswith("# fake 1.2: findings\n")
+    assert "**fake-k3**" in page
+    assert "The same in: other." in page
+    assert "**other-k3**" not in page
+
+
+def test_a_setting_of_every_op_lists_none(library: ConformanceResults) -> None:
+    grades = [one.model_copy(update={"settings": ["shim: an empty module"]}) for one in library.grades]
+    text = conformance.render([ConformanceResults(library.header, grades)])
+    assert "- fake: shim: an empty module (`every op`)" in text
+
+
 def test_the_screen_lists_ops_that_are_not_correct(
     library: ConformanceResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
