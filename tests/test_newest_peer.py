@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "results" / "conformance" / "rlox.jsonl").write_text("the record\n")
     peer = replace(environments.peers()["rlox"], requirements=tmp_path / "rlox.txt")
     monkeypatch.setattr(environments, "peers", lambda: {"rlox": peer})
-    monkeypatch.setattr(newest_peer, "ROOT", folder / "report")
+    monkeypatch.setattr(newest_peer, "ROOT", tmp_path)
     return tmp_path
 
 
