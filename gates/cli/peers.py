@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 EXAMPLES = """Examples:
 
 gates peers list · gates peers sync trl verl · gates peers check trl · gates peers check --quick --require trl ·
-gates peers check --record · gates peers repro rlox-k3-inverted · gates peers coverage trl"""
+gates peers check --record · gates peers repro rlox-k3-inverted · gates peers coverage trl · gates peers diff old/trl.jsonl"""
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME]...", help="Peers, as `gates peers list` shows them. Default: all.")
@@ -211,6 +212,48 @@ def coverage(
     for problem in problems:
         typer.echo(problem, err=True)
     raise typer.Exit(ExitCode.FAILED if problems else ExitCode.HELD)
+
+
+@app.command("diff", cls=Verb, epilog=EXAMPLES)
+def diff(
+    old: Annotated[Path, typer.Argument(metavar="OLD.jsonl", help="A record that `gates peers check --record` wrote.")],
+    new: Annotated[
+        Path | None, typer.Argument(metavar="[NEW.jsonl]", help="Default: results/conformance/NAME.jsonl.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two records of a library: grades that changed, findings that no longer reproduce, public names added and removed.
+
+    Judge the new release first (`gates peers check NAME --record`), with a copy of the old record at hand: `git show HEAD:results/conformance/trl.jsonl > /tmp/trl.jsonl; gates peers diff /tmp/trl.jsonl`.
+
+    Exit code: 0 nothing changed but versions and dates · 1 something did · 2 a file is no record, or they are of two libraries.
+    """
+    import json
+
+    from gates.cli import peer_check
+    from gates.model import ConfigurationError
+    from gates.report import library_changes
+    from gates.results.conformance_records import read_conformance
+
+    for file in (old, new):
+        if file is not None and not file.is_file():
+            raise ConfigurationError(f"no file {file}; `gates peers check NAME --record` writes a record")
+    before = read_conformance(old)
+    file = new or peer_check.FOLDER / f"{before.header.peer}.jsonl"
+    if not file.is_file():
+        raise ConfigurationError(f"no file {file}; `gates peers check {before.header.peer} --record` writes it")
+    after = read_conformance(file)
+    if before.header.peer != after.header.peer:
+        raise ConfigurationError(
+            f"{old} is of {before.header.peer}, {file} of {after.header.peer}; give two records of one library"
+        )
+    changes = library_changes.compared(before, after)
+    if as_json:
+        typer.echo(json.dumps(library_changes.document(changes), indent=2, ensure_ascii=False))
+    else:
+        for line in library_changes.screen(changes):
+            typer.echo(line)
+    raise typer.Exit(ExitCode.FAILED if changes else ExitCode.HELD)
 
 
 def _chosen(names: list[str] | None) -> list[str]:

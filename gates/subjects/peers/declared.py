@@ -18,6 +18,7 @@ from gates.subjects.peers.discovery import Peer, PeerError
 from gates.subjects.peers.scope import Status
 
 MOST_LINES = 20  # lines of a reproduction
+EVERY = "*"  # names all ops: of a setting such as a shim
 
 Use = Literal["default", "option", "direct"]
 Row = tuple[Status, str]  # status, and the reason or the id of a finding
@@ -51,8 +52,8 @@ class Source(Declared):
 
 
 def named(subject: str, op: str, ops: Collection[str]) -> bool:
-    """Return whether ops, each of the peer and its variants or `SUBJECT: op`, name an op of a subject."""
-    return op in ops or f"{subject}: {op}" in ops
+    """Return whether ops, each of the peer and its variants, `SUBJECT: op` or `*`, name an op of a subject."""
+    return op in ops or f"{subject}: {op}" in ops or EVERY in ops
 
 
 class Finding(Declared):

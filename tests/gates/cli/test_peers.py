@@ -137,6 +137,34 @@ def test_programs_are_shown_and_run(folder: Path) -> None:
     assert outcome == {"id": "fake-sign", "holds": True, "output": "-1"}
 
 
+def test_a_new_record_is_compared_with_an_old_one(folder: Path) -> None:
+    """The default is the newest record; the exit code says whether anything changed."""
+    newest = folder / "results" / "conformance" / "fake.jsonl"
+    old = folder / "old.jsonl"
+    old.write_text(newest.read_text().replace('"grade":"wrong"', '"grade":"correct"', 1))
+    done = run(folder, "diff", "old.jsonl")
+    assert done.returncode == ExitCode.FAILED, done.stderr
+    assert "token_kl[k1] of fake: correct → wrong: fake-sign" in done.stdout
+    assert run(folder, "diff", str(newest)).returncode == ExitCode.HELD
+    assert json.loads(run(folder, "diff", "old.jsonl", str(newest), "--json").stdout)["worse"][0]["after"] == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "no file old.jsonl"), ("other", "old.jsonl is of other"), ("{}\n", "old.jsonl:1 is no conformance record")],
+)
+def test_what_cannot_be_compared_is_refused(folder: Path, content: str | None, reason: str) -> None:
+    newest, old = folder / "results" / "conformance" / "fake.jsonl", folder / "old.jsonl"
+    old.unlink(missing_ok=True)
+    if content == "other":
+        old.write_text(newest.read_text().replace('"peer":"fake"', '"peer":"other"', 1))
+    elif content:
+        old.write_text(content)
+    done = run(folder, "diff", "old.jsonl", str(newest))
+    assert done.returncode == ExitCode.USAGE, done.stdout
+    assert reason in " ".join(done.stderr.split())
+
+
 def test_rows_are_listed(folder: Path) -> None:
     """Every public name with its status and reason."""
     done = run(folder, "coverage")

@@ -1,5 +1,6 @@
 """A peer's declaration NAME.toml and its comparison with the installed package."""
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -254,3 +255,28 @@ def test_shipped_rows_match_the_installed_package(name: str) -> None:
     if not environment.ready:
         pytest.skip(f"no environment; `gates peers sync {name}` makes it")
     assert coverage.covered(SHIPPED[name], environment).problems == ()
+
+
+def placeholders(peer: Peer) -> set[str]:
+    """Return the packages for which an adapter lets empty modules stand."""
+    assert peer.subject is not None
+    calls = [node for node in ast.walk(ast.parse(peer.subject.read_bytes())) if isinstance(node, ast.Call)]
+    stood = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "stand_in"]
+    constants = [node.value for call in stood for node in ast.walk(call) if isinstance(node, ast.Constant)]
+    return {str(name).partition(".")[0] for name in constants}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shim_marks_every_cell(name: str) -> None:
+    """A setting of every op names each package for which an adapter lets an empty module stand."""
+    chosen = [setting for setting in declared.conformance(SHIPPED[name]).setting if declared.EVERY in setting.ops]
+    words = " ".join(setting.chosen for setting in chosen if setting.chosen.startswith("shim: "))
+    assert {package for package in placeholders(SHIPPED[name]) if package not in words} == set()
+
+
+def test_placeholders_are_found() -> None:
+    assert {"deepspeed", "vllm"} <= placeholders(SHIPPED["openrlhf"])
+
+
+def test_a_setting_of_every_op_names_each() -> None:
+    assert declared.named("fake@variant", "policy_loss[grpo]", (declared.EVERY,))
