@@ -44,6 +44,7 @@ USES = {  # of a finding; records from before 2026-11-26 have none
 }
 ABSENT = "–"
 CHOSEN = "†"
+CONFIGURATION = "resolve_config"  # an op of each trainer
 COMPOSED = "policy_loss["  # its ops may be a preset with other choices: `policy_loss[grpo, no bound, token mean]`
 INDENT = "  "
 Cell = list[GradeRecord | BlankRecord]  # of a library and an op
@@ -130,9 +131,8 @@ def _matrix(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
     yield from _apart(libraries)
     chosen = ((library.header.peer, " · ".join(_chosen(library))) for library in libraries)
     yield from _listed("Not the default", ((peer, words) for peer, words in chosen if words))
-    yield from _listed(
-        "Not judged or refused", ((lib.header.peer, why) for lib in libraries for why in _blanks(lib.blanks))
-    )
+    blanks = ((library.header.peer, " · ".join(_blanks(library.blanks))) for library in libraries)
+    yield from _listed("Not judged or refused", ((peer, words) for peer, words in blanks if words))
 
 
 def rows(
@@ -164,6 +164,13 @@ def _cells(libraries: Iterable[ConformanceResults]) -> dict[tuple[str, str], Cel
                 cells[peer, _preset(grade.op)].append(grade)
         for blank in library.blanks:
             cells[peer, blank.op].append(blank)
+        own = (grade for grade in library.grades if grade.subject == peer)
+        same = [grade for grade in own if grade.op.startswith(f"{CONFIGURATION}[")]
+        if len({grade.grade for grade in same}) == 1:  # of all trainers: one row
+            counts = {name: sum(getattr(grade, name) for grade in same) for name in ("cases", "of_this_grade")}
+            for grade in same:
+                del cells[peer, grade.op]
+            cells[peer, CONFIGURATION] = [same[0].model_copy(update={"op": CONFIGURATION, **counts})]
     return cells
 
 
