@@ -97,6 +97,13 @@ CONVENTIONS = {
     "reference_free": Convention(
         "whether dpo, hinge, ipo and dpop are asked without a reference", "reference_free=(False,): there always is one"
     ),
+    "clip": Convention("whether a trainer has a clip of the ratio", 'clip=("none",): it has none', '"none" is'),
+    "prompts_per_step": Convention(
+        "how many prompts an update of a trainer has", 'prompts_per_step=("one",): one group a step', '"one" is',
+    ),
+    "row_lengths": Convention(
+        "whether rows of a step differ in length", 'row_lengths=("equal",): a trainer without a mask', '"equal" is',
+    ),
     "prompt": Convention(
         "whether both completions of a pair begin with the same prompt",
         'prompt=("shared",): its tokens may be scored, the difference cancels',

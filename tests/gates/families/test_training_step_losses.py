@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gates.families.trainer import steps
 from gates.families.trainer.step_cases import CASES
 from gates.families.trainer.step_inputs import EOS, inputs
 from gates.families.trainer.step_losses import Rows, advantages, loss
@@ -93,3 +94,15 @@ def test_labels_and_rejected_rows_count_as_advantages() -> None:
     assert advantages(trial("kto", [1.0, 0.0], 2), {}).tolist() == [1.0, -1.0]
     assert advantages(trial("online_dpo", [0.0, 1.0], 2), {}).tolist() == [-1.0, 1.0]
     assert advantages(trial("dpo", None, 2), {}).tolist() == [1.0, -1.0]
+
+
+def test_a_loss_without_a_ratio_may_be_of_log_probs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: advantages are 1 and −1, so −mean(A) is 0, and −mean(A·log π) half the difference of the rows' means."""
+    rows = log_probs(2)
+    monkeypatch.setattr(steps, "_log_probs", lambda *_: (rows, None))
+    on_policy = {"algorithm": "grpo", "ratio": "on-policy", "epsilon_low": 0.2, "epsilon_high": 0.2}
+    centred = {"scale": "none", "baseline": "mean", "kl_ratio": "none"}
+    made: Any = SimpleNamespace(settings=on_policy | centred, metrics={})
+    (ratio, _), (score, _) = steps.expected_losses(trial("grpo", [2.0, 0.0], 2), made, 0)
+    assert ratio == pytest.approx(0.0)
+    assert score == pytest.approx((rows.policy[1].mean() - rows.policy[0].mean()) / 2)

@@ -68,6 +68,7 @@ COMMANDS = {
             ("sft", "texts", []),
             ("dpo", "pairs", []),
             ("orpo", "pairs", []),
+            ("cpo", "pairs", []),
             ("grpo", "questions", REWARDED),
         )
     },
@@ -85,7 +86,13 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+FAILS = {"mlx-lm-lora-cpo": "mlx-lm-lora-cpo-compile-fails"}  # a finding
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.xfail(reason=FAILS[name])] if name in FAILS else []) for name in COMMANDS],
+)
 def test_what_a_command_saves_is_loaded_again(name: str, tmp_path: Path) -> None:
     """Adapters of MLX libraries change the model; TRL saves a whole model and its tokenizer."""
     library, command, check = COMMANDS[name]
