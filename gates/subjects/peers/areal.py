@@ -14,26 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.append(str(Path(__file__).parent / "shared"))
 
+import areal_actor  # the shim, which precedes every import of areal
 import numpy as np
 import torch
-from peer_rows import absent, grid, mask_of, only, ungrid
-from peer_shim import PLACEHOLDER, Placeholder, without_init
-from peer_torch import loss_and_gradient, tensor
-
-CONTROLLER = "areal.experimental.training_service.controller.controller"
-without_init(
-    "areal", "areal.infra", "areal.engine.fsdp_utils", "areal.trainer", "areal.trainer.ppo", "areal.trainer.dpo"
-)
-sys.modules[CONTROLLER] = Placeholder(CONTROLLER)
-
-from areal.api.cli_args import NormConfig, RejectionSamplingConfig
 from areal.trainer.dpo.dpo_engine import compute_dpo_loss
-from areal.trainer.ppo.actor import grpo_loss_fn
-from areal.utils import stats_tracker
-from areal.utils.data import KLEstimator, Normalization
-from areal.utils.functional import reward_overlong_penalty
-from areal.utils.functional.functional import apply_rejection_sampling
+from areal.utils.data import KLEstimator
 from areal.utils.functional.vocab_parallel import gather_logprobs, gather_logprobs_entropy
+from peer_rows import absent, grid, mask_of, ungrid
+from peer_shim import PLACEHOLDER
+from peer_torch import loss_and_gradient, tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,24 +34,8 @@ VERSIONS |= {"areal's services": PLACEHOLDER}
 SETTING: dict[str, Any] = dict(globals().get("SETTINGS", {}))
 SCORES: dict[str, tuple[Any, ...]] = {"ids_per_position": ("one",), "ignore_index": (None,)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
-    "policy_loss": {
-        "dtype": ("float32",),  # its statistics refuse others
-        "algorithm": ("ppo", "dapo"),
-        "dapo_denominator": ("global", None),
-        "kl_estimator": (None,),  # its KL stands in the reward
-        "weights": (False,),
-        **{axis: (choice,) for axis, choice in SETTING.items()},
-    },
-    "group_advantages": {
-        "dtype": ("float32",),  # Normalization returns float32
-        "scale": ("group", "batch", "none"),
-        "ddof": (0, 1, None),
-        "eps": (1e-8, 1e-6, 1e-5, 1e-4, None),  # any, "to avoid numerical issues"; 0 is none
-        "eps_mode": ("add", None),
-        "baseline": ("mean", "leave-one-out", "batch", "none"),
-    },
+    **areal_actor.conventions(SETTING),
     "token_kl": {"kl_ratio": ("none",), "kl_clamp": (None, 10.0), "reduction": ("none",)},
-    "importance_weights": {"correction": ("tis", "mis"), "level": ("token",)},
     "preference_loss": {"loss": ("dpo", "ipo"), "reference_free": (False,), "rows": ("mask",)},
     "selective_log_softmax": SCORES,
     "selective_log_softmax_backward": SCORES,
@@ -74,51 +47,6 @@ VARIANTS = {  # importance_sampling_level and use_sapo_loss; every loss is a mea
 }
 
 
-def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> dict[str, Any]:
-    """The actor's loss of one minibatch that is the whole step."""
-    only("policy_loss", CONVENTIONS["policy_loss"], algorithm=x["algorithm"])
-    absent("policy_loss", row_mask=x.get("row_mask"), weights=x.get("weights"), beta=x["beta"])
-    where, sapo = mask_of(policy, mask, lengths), x["algorithm"] == "sapo"
-    wide, gain = grid(policy, where), grid(x["advantages"], where)
-    assert wide is not None
-    assert gain is not None
-    gain = gain if gain.ndim > 1 else np.repeat(gain[:, None], where.shape[1], axis=1)
-    old = tensor(wide if x["old"] is None else grid(x["old"], where))
-    batch = {"logprobs": old, "prox_logp": old, "advantages": tensor(gain), "loss_mask": tensor(where)}
-    options = {
-        "eps_clip": 0.2 if sapo else x["epsilon_low"],
-        "eps_clip_higher": None if sapo else x["epsilon_high"],
-        "c_clip": x.get("delta"),
-        "importance_sampling_level": "sequence" if x["algorithm"] == "gspo" else "token",
-        "use_sapo_loss": sapo,
-        "sapo_tau_pos": x.get("sapo_temperature_positive") or 1.0,
-        "sapo_tau_neg": x.get("sapo_temperature_negative") or 1.05,
-    }
-    entropy = torch.zeros_like(old)  # it logs them
-    stats_tracker.export_all()  # after each step its trainer takes what the loss has logged
-    result = loss_and_gradient(lambda logprobs: grpo_loss_fn(logprobs, entropy, batch, **options), wide)
-    return {"loss": result["loss"], "gradient": ungrid(result["gradient"], policy, where)}
-
-
-def group_advantages(
-    rewards: Array, group_size: int, *, scale: str, baseline: str, ddof: int | None, eps: float | None, **x: Any
-) -> dict[str, Any]:
-    """Rewards normalised as its actor normalises them."""
-    only("group_advantages", CONVENTIONS["group_advantages"], scale=scale, baseline=baseline, ddof=ddof, eps=eps, **x)
-    if (scale, baseline) not in {("group", "mean"), ("batch", "batch")} and scale != "none":
-        raise NotImplementedError("areal's deviation is about the baseline, as documented, not about the mean")
-    levels = {"mean": "group", "leave-one-out": "group", "batch": "batch", "none": None}
-    config = NormConfig(
-        mean_level=levels[baseline],
-        mean_leave1out=baseline == "leave-one-out",
-        std_level=None if scale == "none" else scale,
-        std_unbiased=ddof != 0,
-        group_size=group_size,
-        **({} if eps is None else {"eps": eps}),
-    )
-    return {"advantages": Normalization(config)(tensor(rewards)).numpy()}
-
-
 def token_kl(policy: Array, reference: Array, *, estimator: str, **x: Any) -> dict[str, Any]:
     """Its estimate per token, clamped at 10 unless it is told otherwise."""
     where = mask_of(policy, x["mask"], x["lengths"])
@@ -127,22 +55,6 @@ def token_kl(policy: Array, reference: Array, *, estimator: str, **x: Any) -> di
     pair = (tensor(grid(values, where)) for values in (policy, reference))
     kl = KLEstimator(estimator, apply_clamp=x.get("kl_clamp") is not None)(*pair)
     return {"kl": ungrid(kl.numpy(), policy, where)}
-
-
-def importance_weights(
-    old: Array, sampling: Array, *, correction: str, level: str, c_min: float | None, c_max: float, **x: Any
-) -> dict[str, Any]:
-    """Its behavioural weights: `clamp` truncates, `mask` drops."""
-    only("importance_weights", CONVENTIONS["importance_weights"], correction=correction, level=level)
-    where = mask_of(old, x.get("mask"), x.get("lengths"))
-    action = {"tis": "clamp", "mis": "mask"}[correction]
-    try:
-        config = RejectionSamplingConfig(level=level, action=action, metric="ratio", upper=c_max, lower=c_min)
-    except ValueError as error:  # such as an upper bound of at most 1
-        raise NotImplementedError(str(error)) from None
-    pair = [tensor(grid(values, where)) for values in (old, sampling)]
-    result = apply_rejection_sampling(*pair, loss_mask=tensor(where), cu_seqlens=None, config=config)
-    return {"weights": ungrid(result.behave_imp_weight.numpy(), old, where)}
 
 
 def preference_loss(*, policy: Array, reference: Array, mask: Array, loss: str, **x: Any) -> dict[str, Any]:
@@ -162,13 +74,6 @@ def preference_loss(*, policy: Array, reference: Array, mask: Array, loss: str, 
     return loss_and_gradient(
         lambda logprobs: compute_dpo_loss(packed(logprobs), None, batch, beta=x["beta"], loss_type=kind), policy
     )
-
-
-def overlong_penalty(lengths: Array, limit: int, buffer: int) -> dict[str, Any]:
-    """What it adds to rewards of 0."""
-    tokens = torch.arange(max(int(lengths.max(initial=0)), 1)) < tensor(lengths)[:, None]
-    data = {"rewards": torch.zeros(len(lengths), dtype=torch.float64), "input_ids": tokens, "loss_mask": tokens}
-    return {"penalty": reward_overlong_penalty(data, buffer, 1.0, limit)["rewards"].numpy()}
 
 
 def selective_log_softmax(logits: Array, ids: Array, temperature: float, *, entropy: bool) -> dict[str, Any]:
@@ -191,12 +96,12 @@ def selective_log_softmax_backward(
 
 
 OPS: dict[str, Callable[..., dict[str, Any]]] = {
-    "policy_loss": policy_loss,
-    "group_advantages": group_advantages,
+    "policy_loss": areal_actor.policy_loss,
+    "group_advantages": areal_actor.group_advantages,
     "token_kl": token_kl,
-    "importance_weights": importance_weights,
+    "importance_weights": areal_actor.importance_weights,
     "preference_loss": preference_loss,
-    "overlong_penalty": overlong_penalty,
+    "overlong_penalty": areal_actor.overlong_penalty,
     "selective_log_softmax": selective_log_softmax,
     "selective_log_softmax_backward": selective_log_softmax_backward,
 }
