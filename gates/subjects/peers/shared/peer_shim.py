@@ -9,9 +9,11 @@ from __future__ import annotations
 import sys
 from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+__all__ = ["PLACEHOLDER", "Placeholder", "stand_in", "without_init"]
 PLACEHOLDER = "absent, a placeholder"
 
 
@@ -55,3 +57,18 @@ def stand_in(*modules: str) -> dict[str, str]:
         if parent:
             setattr(sys.modules[parent], name, sys.modules[module])
     return dict.fromkeys(packages, PLACEHOLDER)
+
+
+def without_init(*packages: str) -> None:
+    """Import packages without their `__init__`: their modules are the installed ones, other names are empty classes.
+
+    Raises:
+        RuntimeError: one of them has been imported before.
+    """
+    for package in packages:
+        if package in sys.modules:
+            raise RuntimeError(f"{package} has been imported already")
+        spec = find_spec(package)
+        assert spec is not None
+        sys.modules[package] = module = Placeholder(package)
+        module.__path__ = list(spec.submodule_search_locations or ())

@@ -50,3 +50,18 @@ def test_a_module_that_is_not_named_stays_absent(shim: Any) -> None:
 def test_nothing_stands_for_an_installed_package(shim: Any) -> None:
     with pytest.raises(RuntimeError, match=r"pytest .* is installed"):
         shim.stand_in("pytest")
+
+
+def test_a_package_without_its_init_has_its_own_modules(
+    shim: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its `__init__` does not run; a module is the installed one; other names are empty classes."""
+    (tmp_path / "surely_absent").mkdir()
+    (tmp_path / "surely_absent" / "__init__.py").write_text("raise OSError('a server started')\n")
+    (tmp_path / "surely_absent" / "inner.py").write_text("VALUE = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    shim.without_init("surely_absent")
+    assert importlib.import_module("surely_absent.inner").VALUE == 3
+    assert isinstance(sys.modules["surely_absent"].Thing, type)
+    with pytest.raises(RuntimeError, match="imported already"):
+        shim.without_init("surely_absent")
