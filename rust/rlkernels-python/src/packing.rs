@@ -9,6 +9,9 @@ use crate::detach::detach_if_large;
 use crate::errors::value_error;
 use crate::input::{arguments, integers};
 
+/// Elements below which copying costs less than an owner for the vector.
+const SHORT: usize = 1024;
+
 arguments! { whole max_length, text strategy, text over_long }
 
 #[doc = include_str!(concat!(env!("OUT_DIR"), "/docs/pack_sequences"))]
@@ -25,7 +28,10 @@ pub(crate) fn pack_sequences<'py>(
     let over_long = over_long.parse().map_err(value_error)?;
     let lengths = integers("lengths", lengths)?.one_dimensional()?;
     let lengths = lengths.as_slice();
-    let given = |values: Vec<i64>| PyArray1::from_vec(py, values);
+    let given = |values: Vec<i64>| match values.len() {
+        ..SHORT => PyArray1::from_slice(py, &values),
+        _ => PyArray1::from_vec(py, values),
+    };
     if over_long == OverLong::Split {
         let pieces = detach_if_large(py, lengths.len(), || {
             pack_pieces(lengths, max_length, strategy)
