@@ -1,6 +1,6 @@
 //! Sequences from long to short.
 
-use super::OverLong;
+use super::choice::OverLong;
 use crate::{Error, Result};
 
 /// The most sequences or pieces of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
@@ -28,7 +28,8 @@ pub(super) fn check(lengths: &[i64], max_length: i64, over_long: OverLong) -> Re
     }
     check_count("lengths", lengths.len() as u128)?;
     let is_cut = over_long == OverLong::Truncate;
-    let is_wrong = |n: &i64| (*n < 0) | (!is_cut & (*n > max_length));
+    let most = if is_cut { i64::MAX } else { max_length };
+    let is_wrong = |n: &i64| !(0..=most).contains(n);
     // Without a branch per element; the wrong one is searched only where there is one.
     if !lengths.iter().fold(false, |any, n| any | is_wrong(n)) {
         return Ok(());

@@ -1,7 +1,8 @@
 //! Sequences that are cut into pieces, and the bins of the pieces.
 
+use super::choice::{OverLong, Strategy};
 use super::order::{check, check_count};
-use super::{OverLong, Strategy, efficiency, pack_sequences};
+use super::{efficiency, pack_sequences};
 use crate::Result;
 
 /// Which tokens go into which bin: bin `b` holds the pieces `offsets[b]..offsets[b + 1]`, and piece `j` is the tokens
