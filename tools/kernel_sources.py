@@ -22,6 +22,7 @@ RECORDED_AS = {
     "neon": "NEON",
     "fuzz-short": "fuzz in short",
     "asan": "AddressSanitizer",
+    "miri": "Miri",
 }  # other proofs are recorded under their own name
 
 

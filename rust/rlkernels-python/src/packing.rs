@@ -1,12 +1,16 @@
 //! `pack_sequences` for Python.
 
+use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rlkernels::packing::{OverLong, Plan, pack_pieces};
+use rlkernels::packing::{self as core, OverLong, pack_pieces};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
-use crate::input::{Output, arguments, integers};
+use crate::input::{arguments, integers};
+
+/// Elements below which copying costs less than an owner for the vector.
+const SHORT: usize = 1024;
 
 arguments! { whole max_length, text strategy, text over_long }
 
@@ -24,36 +28,32 @@ pub(crate) fn pack_sequences<'py>(
     let over_long = over_long.parse().map_err(value_error)?;
     let lengths = integers("lengths", lengths)?.one_dimensional()?;
     let lengths = lengths.as_slice();
+    let given = |values: Vec<i64>| match values.len() {
+        ..SHORT => PyArray1::from_slice(py, &values),
+        _ => PyArray1::from_vec(py, values),
+    };
     if over_long == OverLong::Split {
         let pieces = detach_if_large(py, lengths.len(), || {
             pack_pieces(lengths, max_length, strategy)
         })
         .map_err(value_error)?;
-        let given = |values: &[i64]| {
-            let mut array = Output::new(py, &[values.len()])?;
-            array.as_mut_slice().copy_from_slice(values);
-            array.finish()
-        };
         return (
-            given(&pieces.indices)?,
-            given(&pieces.offsets)?,
+            given(pieces.indices),
+            given(pieces.offsets),
             pieces.efficiency,
-            given(&pieces.starts)?,
-            given(&pieces.sizes)?,
+            given(pieces.starts),
+            given(pieces.sizes),
         )
             .into_pyobject(py);
     }
-    let plan = detach_if_large(py, lengths.len(), || {
-        Plan::new(lengths, max_length, strategy, over_long)
+    let packing = detach_if_large(py, lengths.len(), || {
+        core::pack_sequences(lengths, max_length, strategy, over_long)
     })
     .map_err(value_error)?;
-    let mut indices = Output::new(py, &[plan.sequences()])?;
-    let mut offsets = Output::new(py, &[plan.bins() + 1])?;
-    let (to_indices, to_offsets) = (indices.as_mut_slice(), offsets.as_mut_slice());
-    detach_if_large(py, lengths.len(), || {
-        plan.write(to_indices, to_offsets);
-        Ok(())
-    })
-    .map_err(value_error)?;
-    (indices.finish()?, offsets.finish()?, plan.efficiency()).into_pyobject(py)
+    (
+        given(packing.indices),
+        given(packing.offsets),
+        packing.efficiency,
+    )
+        .into_pyobject(py)
 }

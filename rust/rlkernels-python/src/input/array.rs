@@ -10,7 +10,8 @@ use pyo3::pyclass::CompareOp;
 
 use super::element::{Element, is_integer};
 use super::message::{Elements, FLOATS, NUMBERS, Wanted, wrong};
-use super::raw::{self, Facts};
+use super::output::Output;
+use super::raw::{self, Facts, Untyped};
 use super::shape::{Shape, shown};
 use super::source::{Half, Source};
 use super::span::{Reads, Span};
@@ -29,7 +30,7 @@ pub(crate) struct Array<'py, T> {
     data: NonNull<T>,
     len: usize,
     shape: Shape,
-    held: Bound<'py, PyAny>, // keeps the elements alive
+    held: Untyped<'py>, // keeps the elements alive
     elements: PhantomData<T>,
 }
 
@@ -154,7 +155,7 @@ impl<'py, T: Element> Array<'py, T> {
     /// The elements of a source, which must be of `T`'s type or, for half floats, of its size.
     #[inline]
     pub(super) fn read(name: &'static str, source: Source<'py>) -> PyResult<Self> {
-        if source.facts.in_place() {
+        if source.facts.in_place {
             return Ok(Self::new(name, source.array, &source.facts));
         }
         let kind = source.facts.kind;
@@ -175,31 +176,28 @@ impl<'py, T: Element> Array<'py, T> {
         if source.half() == Some(Half::Float16) {
             return Self::copied(name, source, f32::KIND);
         }
-        let bits = raw::copied(name, &source.array, &source.facts, source.facts.kind)?;
-        // SAFETY: made as an array.
-        let facts = unsafe { raw::facts(name, &bits) }?;
-        let bits = Array::<u16>::new(name, bits, &facts);
-        let (wide, data) = raw::uninitialised(bits.py(), bits.shape(), f32::KIND)?;
-        // SAFETY: a new array of as many float32, which nobody else has seen.
-        let to = unsafe { std::slice::from_raw_parts_mut(data.cast::<f32>().as_ptr(), bits.len) };
-        for (to, &bits) in to.iter_mut().zip(bits.as_slice()) {
+        let bits = Array::<u16>::copied(name, source, source.facts.kind)?;
+        let mut wide = Output::<f32>::new(bits.py(), bits.shape())?;
+        for (to, &bits) in wide.as_mut_slice().iter_mut().zip(bits.as_slice()) {
             *to = f32::from_bits(u32::from(bits) << 16);
         }
-        // SAFETY: made as an array.
-        let facts = unsafe { raw::facts(name, &wide) }?;
-        Ok(Self::new(name, wide, &facts))
+        Self::of(name, wide.into_array())
     }
 
     #[cold]
     fn copied(name: &'static str, source: &Source<'py>, kind: c_int) -> PyResult<Self> {
         let copy = raw::copied(name, &source.array, &source.facts, kind)?;
-        // SAFETY: made as an array.
-        let facts = unsafe { raw::facts(name, &copy) }?;
-        Ok(Self::new(name, copy, &facts))
+        Self::of(name, copy)
     }
 
     /// Elements of this type where `held` is an array of them that can be read in place.
-    fn new(name: &'static str, held: Bound<'py, PyAny>, facts: &Facts) -> Self {
+    fn of(name: &'static str, held: Untyped<'py>) -> PyResult<Self> {
+        let facts = raw::facts(name, &held)?;
+        Ok(Self::new(name, held, &facts))
+    }
+
+    /// As [`Array::of`], with the facts of the array.
+    fn new(name: &'static str, held: Untyped<'py>, facts: &Facts) -> Self {
         let data = NonNull::new(facts.data.cast::<T>());
         Self {
             name,
@@ -249,8 +247,6 @@ impl<'py> Array<'py, u8> {
                 "`{name}` holds {other}, must hold 0 and 1 only, or be of bool"
             )));
         }
-        // SAFETY: made as an array.
-        let facts = unsafe { raw::facts(name, &truths) }?;
-        Ok(Self::new(name, truths, &facts))
+        Self::of(name, truths)
     }
 }

@@ -1,4 +1,7 @@
 //! Arrays of other libraries through DLPack (<https://dmlc.github.io/dlpack/latest/>), read where they lie.
+//!
+//! Not by `numpy.from_dlpack`: for a tensor of torch 2.15 it takes 2.5 µs, this 0.8 (k3 of two of 1 × 128: about 6 µs, now
+//! 2.0), and it knows no bfloat16. Of an array of MLX it takes 0.6 µs, this 2.3.
 
 use std::ffi::c_int;
 
@@ -11,7 +14,7 @@ use pyo3::{ffi, intern};
 use super::element::Element;
 use super::exchange;
 use super::message::{Wanted, described, has, wrong};
-use super::raw;
+use super::raw::{self, Untyped};
 use super::tensor::{DataType, MAJOR, Tensor, UNVERSIONED, VERSIONED, Versioned};
 
 /// Memory that the CPU reads: its own, and pinned memory of CUDA and of `ROCm`.
@@ -22,7 +25,7 @@ pub(super) fn viewed<'py>(
     name: &str,
     value: &Bound<'py, PyAny>,
     wanted: &Wanted,
-) -> PyResult<(Bound<'py, PyAny>, bool)> {
+) -> PyResult<(Untyped<'py>, bool)> {
     let py = value.py();
     if !has(value, "__dlpack__") || !has(value, "__dlpack_device__") {
         return Err(wrong(name, value, wanted));

@@ -2,18 +2,19 @@
 
 use std::ptr::NonNull;
 
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::element::Element;
 use super::message::described;
-use super::raw;
+use super::raw::{self, Untyped};
 use super::shape::shown;
 use super::span::{Reads, Span};
 
 /// The array that a kernel writes; of a new one every element must be written before [`Output::finish`].
 pub(crate) struct Output<'py, T> {
-    array: Bound<'py, PyAny>,
+    array: Untyped<'py>,
     data: NonNull<T>,
     len: usize,
     scalar: bool,
@@ -51,11 +52,10 @@ impl<'py, T: Element> Output<'py, T> {
         let refuse = |found: String, wanted: &str| {
             PyValueError::new_err(format!("`out` {found}, must {wanted}"))
         };
-        if !raw::is_plain(out) {
+        let Ok(array) = out.cast_exact::<PyUntypedArray>() else {
             return Err(wrong_type::<T>(out, shape));
-        }
-        // SAFETY: a plain array.
-        let facts = unsafe { raw::facts("out", out) }?;
+        };
+        let facts = raw::facts("out", array)?;
         if facts.kind != T::KIND {
             return Err(wrong_type::<T>(out, shape));
         }
@@ -65,11 +65,11 @@ impl<'py, T: Element> Output<'py, T> {
                 &format!("be {} like the result", shown(shape)),
             ));
         }
-        if !facts.writeable() {
+        if !facts.writeable {
             return Err(refuse("is read-only".into(), "be writeable"));
         }
-        if !facts.in_place() {
-            let found = if facts.contiguous() {
+        if !facts.in_place {
+            let found = if array.is_c_contiguous() {
                 "is misaligned or of foreign byte order"
             } else {
                 "is not C-contiguous"
@@ -90,7 +90,7 @@ impl<'py, T: Element> Output<'py, T> {
             ));
         }
         Ok(Self {
-            array: out.clone(),
+            array: array.clone(),
             data,
             len: facts.len,
             scalar: false,
@@ -111,14 +111,19 @@ impl<'py, T: Element> Output<'py, T> {
         if self.scalar {
             return self.array.get_item(());
         }
-        Ok(self.array)
+        Ok(self.array.into_any())
+    }
+
+    /// The array, also of one without dimensions.
+    pub(super) fn into_array(self) -> Untyped<'py> {
+        self.array
     }
 }
 
 /// Whether this is a NumPy array of `T`, so that [`Output::new_or`] would not refuse its type.
 pub(crate) fn is_array_of<T: Element>(out: &Bound<'_, PyAny>) -> bool {
-    // SAFETY: a plain array, asked for first.
-    raw::is_plain(out) && unsafe { raw::facts("out", out) }.is_ok_and(|facts| facts.kind == T::KIND)
+    out.cast_exact::<PyUntypedArray>()
+        .is_ok_and(|array| raw::facts("out", array).is_ok_and(|facts| facts.kind == T::KIND))
 }
 
 fn wrong_type<T: Element>(out: &Bound<'_, PyAny>, shape: &[usize]) -> PyErr {

@@ -2,7 +2,6 @@
 
 use std::ops::Deref;
 
-use numpy::npyffi::npy_intp;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -48,7 +47,7 @@ impl Shape {
     }
 
     /// The shape of NumPy's sizes.
-    pub(super) fn of(name: &str, sizes: &[npy_intp]) -> PyResult<Self> {
+    pub(super) fn of(name: &str, sizes: &[usize]) -> PyResult<Self> {
         if sizes.len() > MOST_DIMENSIONS {
             return Err(PyValueError::new_err(format!(
                 "`{name}` has {} dimensions, must have at most {MOST_DIMENSIONS}; reshape it",
@@ -59,9 +58,7 @@ impl Shape {
             dimensions: sizes.len(),
             sizes: [0; MOST_DIMENSIONS],
         };
-        for (to, &from) in shape.sizes.iter_mut().zip(sizes) {
-            *to = from.unsigned_abs(); // NumPy has no negative sizes
-        }
+        shape.sizes[..sizes.len()].copy_from_slice(sizes);
         Ok(shape)
     }
 }

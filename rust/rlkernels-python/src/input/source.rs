@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange, PyTuple, PyType};
@@ -9,12 +10,12 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyRange, PyTuple, PyType};
 use super::dlpack;
 use super::element::{Element, is_integer};
 use super::message::{Elements, Wanted, described, has, wrong};
-use super::raw::{self, Facts};
+use super::raw::{self, Facts, Untyped};
 use super::shape::MOST_DIMENSIONS;
 
 /// A NumPy array, the argument itself or a view of another library's memory.
 pub(super) struct Source<'py> {
-    pub(super) array: Bound<'py, PyAny>,
+    pub(super) array: Untyped<'py>,
     pub(super) facts: Facts,
     /// The elements are the bits of bfloat16, whatever NumPy calls them.
     pub(super) bfloat: bool,
@@ -55,20 +56,19 @@ impl<'py> Source<'py> {
     #[cold]
     fn is_ml_bfloat16(&self) -> bool {
         self.array
-            .getattr("dtype")
-            .and_then(|dtype| dtype.getattr("name"))
+            .dtype()
+            .getattr("name")
             .is_ok_and(|name| name.eq("bfloat16").unwrap_or(false))
     }
 
     #[inline]
     pub(super) fn of(name: &str, value: &Bound<'py, PyAny>, wanted: &Wanted) -> PyResult<Self> {
-        if !raw::is_plain(value) {
+        let Ok(array) = value.cast_exact::<PyUntypedArray>() else {
             return Self::unusual(name, value, wanted);
-        }
-        // SAFETY: a plain array.
-        let facts = unsafe { raw::facts(name, value) }?;
+        };
+        let facts = raw::facts(name, array)?;
         Ok(Self {
-            array: value.clone(),
+            array: array.clone(),
             untyped: wanted.takes_integers && is_whole(facts.kind),
             facts,
             bfloat: false,
@@ -82,15 +82,14 @@ impl<'py> Source<'py> {
             (listed(name, value, wanted)?, false)
         } else if raw::is_masked(value) {
             return Err(wrong(name, value, wanted));
-        } else if raw::is_array(value) {
-            (value.clone(), false)
+        } else if let Ok(array) = value.cast::<PyUntypedArray>() {
+            (array.clone(), false)
         } else if is_convertible(value)? {
             (converted(name, value, wanted)?, false)
         } else {
             dlpack::viewed(name, value, wanted)?
         };
-        // SAFETY: an array of a subclass, or a view or an array that was made as one.
-        let facts = unsafe { raw::facts(name, &array) }?;
+        let facts = raw::facts(name, &array)?;
         let is_whole = wanted.takes_integers && !bfloat && is_whole(facts.kind);
         Ok(Self {
             array,
@@ -126,13 +125,15 @@ fn converted<'py>(
     name: &str,
     value: &Bound<'py, PyAny>,
     wanted: &Wanted,
-) -> PyResult<Bound<'py, PyAny>> {
+) -> PyResult<Untyped<'py>> {
     let made = value
         .py()
         .import("numpy")?
         .call_method1("asarray", (value,));
     match made {
-        Ok(array) if raw::is_array(&array) && !raw::is_masked(&array) => Ok(array),
+        Ok(array) if !raw::is_masked(&array) => {
+            (array.cast_into()).map_err(|_| wrong(name, value, wanted))
+        }
         Ok(_) => Err(wrong(name, value, wanted)),
         Err(error) => Err(not_made(name, value, wanted, &error)),
     }
@@ -149,11 +150,7 @@ fn not_made(name: &str, value: &Bound<'_, PyAny>, wanted: &Wanted, error: &PyErr
 }
 
 /// The array of a list of numbers, or of lists of them.
-fn listed<'py>(
-    name: &str,
-    value: &Bound<'py, PyAny>,
-    wanted: &Wanted,
-) -> PyResult<Bound<'py, PyAny>> {
+fn listed<'py>(name: &str, value: &Bound<'py, PyAny>, wanted: &Wanted) -> PyResult<Untyped<'py>> {
     let numpy = value.py().import("numpy")?;
     if !value.is_instance_of::<PyRange>() {
         let scalars = (numpy.getattr("number")?, numpy.getattr("bool_")?);
@@ -167,7 +164,8 @@ fn listed<'py>(
         Elements::Floats => Some("float64"),
     };
     let made = numpy.call_method1("asarray", (value, dtype));
-    made.map_err(|error| not_made(name, value, wanted, &error))
+    let array = made.map_err(|error| not_made(name, value, wanted, &error))?;
+    Ok(array.cast_into()?)
 }
 
 /// Refuses what is no number: a foreign sequence may claim any length, and an array may have a mask.

@@ -1,25 +1,14 @@
 //! Packing of sequences into bins of bounded length.
-//!
-//! Both strategies take the longest sequence first, equal lengths by index, so sequences come in runs of one length. A
-//! strategy decides how many of a run go into which bin: it keeps choosing the same bin until the length no longer fits,
-//! because every bin that it would prefer is too full already.
 
-mod best_fit;
-mod bitmap;
 mod choice;
-mod first_fit;
+mod fit;
 mod order;
 mod pieces;
-mod placement;
-mod small;
 
 pub use choice::{OverLong, Strategy};
 pub use pieces::{Pieces, pack_pieces};
 
 use crate::{Error, Result};
-use order::Sorted;
-use placement::Placement;
-use small::{SMALL, Small};
 
 /// Which sequences go into which bin: bin `b` holds `indices[offsets[b]..offsets[b + 1]]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -56,135 +45,38 @@ pub fn pack_sequences(
     strategy: Strategy,
     over_long: OverLong,
 ) -> Result<Packing> {
-    let plan = Plan::new(lengths, max_length, strategy, over_long)?;
-    let (mut indices, mut offsets) = (vec![0; plan.sequences()], vec![0; plan.bins() + 1]);
-    plan.write(&mut indices, &mut offsets);
+    let legal = match (strategy, over_long) {
+        (Strategy::Wrapped, _) => "\"split\": strategy \"wrapped\" cuts sequences where bins end",
+        (_, OverLong::Split) => "\"error\", \"truncate\": `pack_pieces` splits",
+        _ => "",
+    };
+    if !legal.is_empty() {
+        return Err(Error::UnknownChoice {
+            argument: "over_long",
+            found: over_long.name().into(),
+            legal,
+        });
+    }
+    order::check(lengths, max_length, over_long)?;
+    let max_length = max_length as u64;
+    let (order, runs) = order::from_long_to_short(lengths, max_length);
+    let is_best = strategy == Strategy::BestFitDecreasing;
+    let (steps, bins) = fit::decreasing(&runs, max_length, is_best);
+    let (indices, offsets) = fit::by_bin(&order, &steps, bins);
+    let tokens = runs
+        .iter()
+        .map(|&(length, count)| u128::from(length) * u128::from(count))
+        .sum();
     Ok(Packing {
         indices,
+        efficiency: efficiency(tokens, bins, max_length),
         offsets,
-        efficiency: plan.efficiency(),
     })
 }
 
-/// A packing that is decided and not yet written, for callers that own the memory of the result.
-///
-/// ```
-/// use rlkernels::packing::{OverLong, Plan, Strategy};
-///
-/// let plan = Plan::new(&[5, 3, 3, 1], 7, Strategy::BestFitDecreasing, OverLong::Error)?;
-/// assert_eq!((plan.sequences(), plan.bins()), (4, 2));
-/// let (mut indices, mut offsets) = ([0; 4], [0; 3]);
-/// plan.write(&mut indices, &mut offsets);
-/// assert_eq!((indices, offsets), ([0, 1, 2, 3], [0, 1, 4]));
-/// # Ok::<(), rlkernels::Error>(())
-/// ```
-#[derive(Debug, Clone)]
-pub struct Plan {
-    decided: Decided,
-    efficiency: f64,
-}
-
-#[derive(Debug, Clone)]
-#[allow(clippy::large_enum_variant)] // the large one is the one whose memory must not come from the heap
-enum Decided {
-    Small(Small),
-    Many {
-        order: Vec<u32>,
-        placement: Placement,
-    },
-}
-
-impl Plan {
-    /// Decides which sequence goes where.
-    ///
-    /// # Errors
-    /// As [`pack_sequences`], whose arguments these are.
-    pub fn new(
-        lengths: &[i64],
-        max_length: i64,
-        strategy: Strategy,
-        over_long: OverLong,
-    ) -> Result<Self> {
-        if strategy == Strategy::Wrapped {
-            return Err(Error::UnknownChoice {
-                argument: "over_long",
-                found: over_long.name().into(),
-                legal: "\"split\": strategy \"wrapped\" cuts sequences where bins end",
-            });
-        }
-        if over_long == OverLong::Split {
-            return Err(Error::UnknownChoice {
-                argument: "over_long",
-                found: over_long.name().into(),
-                legal: "\"error\", \"truncate\": `pack_pieces` splits",
-            });
-        }
-        let (decided, bins, tokens) = if lengths.len() <= SMALL {
-            let small = Small::new(lengths, max_length, strategy, over_long)?;
-            let (bins, tokens) = (small.bins, small.tokens);
-            (Decided::Small(small), bins, tokens)
-        } else {
-            let sorted = Sorted::new(lengths, max_length, over_long)?;
-            let room = max_length as u64;
-            let mut placement = Placement::default();
-            match strategy {
-                Strategy::FirstFitDecreasing => first_fit::place(&sorted, room, &mut placement),
-                Strategy::BestFitDecreasing | Strategy::Wrapped => {
-                    best_fit::place(&sorted, room, &mut placement);
-                }
-            }
-            let (bins, tokens, order) = (placement.bins, sorted.tokens, sorted.order);
-            (Decided::Many { order, placement }, bins, tokens)
-        };
-        let efficiency = if bins == 0 {
-            1.0
-        } else {
-            tokens as f64 / (bins as u128 * u128::from(max_length as u64)) as f64
-        };
-        Ok(Self {
-            decided,
-            efficiency,
-        })
+fn efficiency(tokens: u128, bins: usize, max_length: u64) -> f64 {
+    if bins == 0 {
+        return 1.0;
     }
-
-    /// Number of sequences.
-    #[must_use]
-    pub fn sequences(&self) -> usize {
-        match &self.decided {
-            Decided::Small(small) => small.count,
-            Decided::Many { order, .. } => order.len(),
-        }
-    }
-
-    /// Number of bins.
-    #[must_use]
-    pub fn bins(&self) -> usize {
-        match &self.decided {
-            Decided::Small(small) => small.bins,
-            Decided::Many { placement, .. } => placement.bins,
-        }
-    }
-
-    /// [`Packing::efficiency`].
-    #[must_use]
-    pub fn efficiency(&self) -> f64 {
-        self.efficiency
-    }
-
-    /// Writes every element of [`Packing::indices`] and [`Packing::offsets`].
-    ///
-    /// # Panics
-    /// `indices` is not as long as there are sequences, or `offsets` has not one element more than there are bins.
-    pub fn write(&self, indices: &mut [i64], offsets: &mut [i64]) {
-        assert_eq!(indices.len(), self.sequences(), "one index per sequence");
-        assert_eq!(
-            offsets.len(),
-            self.bins() + 1,
-            "one offset per bin, and the end"
-        );
-        match &self.decided {
-            Decided::Small(small) => small.write(indices, offsets),
-            Decided::Many { order, placement } => placement.by_bin(order, indices, offsets),
-        }
-    }
+    tokens as f64 / (bins as u128 * u128::from(max_length)) as f64
 }

@@ -1,44 +1,20 @@
-//! Sequences from long to short, as runs of equal length.
+//! Sequences from long to short.
 
 use super::choice::OverLong;
 use crate::{Error, Result};
 
-/// The most sequences of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
-pub(super) const MOST_SEQUENCES: usize = u32::MAX as usize - 1;
+/// The most sequences or pieces of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
+const MOST: usize = u32::MAX as usize - 1;
 
-/// The most counters of a counting sort: 2²⁰ of 32 bits are 4 MB.
-const MOST_COUNTERS: u64 = 1 << 20;
-
-/// The sequences from long to short, equal lengths by index.
-pub(super) struct Sorted {
-    pub(super) order: Vec<u32>,
-    /// (length, number of sequences of that length), the lengths falling.
-    pub(super) runs: Vec<(u64, u32)>,
-    /// The sum of the lengths, cut ones as cut.
-    pub(super) tokens: u128,
-}
-
-impl Sorted {
-    pub(super) fn new(lengths: &[i64], max_length: i64, over_long: OverLong) -> Result<Self> {
-        check(lengths, max_length, over_long)?;
-        let most = max_length as u64;
-        let length_of = |index: usize| (lengths[index] as u64).min(most);
-        let is_narrow = most < MOST_COUNTERS && most / 16 <= lengths.len() as u64; // else clearing the counters costs more
-        let (order, runs) = if is_narrow {
-            by_counting(lengths.len(), most as usize, length_of)
-        } else {
-            by_comparing(lengths.len(), length_of)
-        };
-        let tokens = runs
-            .iter()
-            .map(|&(length, count)| u128::from(length) * u128::from(count))
-            .sum();
-        Ok(Self {
-            order,
-            runs,
-            tokens,
-        })
+pub(super) fn check_count(argument: &'static str, count: u128) -> Result<()> {
+    if count <= MOST as u128 {
+        return Ok(());
     }
+    Err(Error::TooMany {
+        argument,
+        found: usize::try_from(count).unwrap_or(usize::MAX),
+        most: MOST,
+    })
 }
 
 /// The errors of a packing's arguments.
@@ -50,49 +26,54 @@ pub(super) fn check(lengths: &[i64], max_length: i64, over_long: OverLong) -> Re
             least: 1,
         });
     }
-    if lengths.len() > MOST_SEQUENCES {
-        return Err(Error::TooMany {
-            argument: "lengths",
-            found: lengths.len(),
-            most: MOST_SEQUENCES,
-        });
-    }
+    check_count("lengths", lengths.len() as u128)?;
+    let is_cut = over_long == OverLong::Truncate;
+    let most = if is_cut { i64::MAX } else { max_length };
+    let is_wrong = |n: &i64| !(0..=most).contains(n);
     // Without a branch per element; the wrong one is searched only where there is one.
-    let (least, greatest) = lengths
-        .iter()
-        .fold((0, 0), |(a, b), &n| (n.min(a), n.max(b)));
-    let cut = over_long == OverLong::Truncate;
-    if least >= 0 && (cut || greatest <= max_length) {
+    if !lengths.iter().fold(false, |any, n| any | is_wrong(n)) {
         return Ok(());
     }
-    let wrong = |&n: &i64| n < 0 || (!cut && n > max_length);
-    lengths.iter().position(wrong).map_or(Ok(()), |index| {
-        let found = lengths[index];
-        Err(if cut {
-            Error::Negative {
-                argument: "lengths",
-                index,
-                found,
-            }
-        } else {
-            Error::Length {
-                index,
-                found,
-                most: max_length,
-                limit: "`max_length`",
-            }
-        })
+    let index = lengths.iter().position(is_wrong).unwrap_or_default();
+    let found = lengths[index];
+    Err(if is_cut {
+        Error::Negative {
+            argument: "lengths",
+            index,
+            found,
+        }
+    } else {
+        Error::Length {
+            index,
+            found,
+            most: max_length,
+            limit: "`max_length`",
+        }
     })
 }
 
-type Order = (Vec<u32>, Vec<(u64, u32)>);
+/// The most counters of a counting sort: 2²⁰ of 32 bits are 4 MB.
+const MOST_COUNTERS: u64 = 1 << 20;
 
-fn by_counting(count: usize, most: usize, length_of: impl Fn(usize) -> u64) -> Order {
-    let mut next = vec![0u32; most + 1];
-    for index in 0..count {
-        next[length_of(index) as usize] += 1;
+/// The sequences from long to short, equal lengths by index, and (length, number of sequences of that length) of each run.
+pub(super) fn from_long_to_short(lengths: &[i64], max_length: u64) -> (Vec<u32>, Vec<(u64, u32)>) {
+    let lengths = lengths
+        .iter()
+        .map(|&length| (length as u64).min(max_length));
+    let mut runs: Vec<(u64, u32)> = Vec::new();
+    if max_length >= MOST_COUNTERS || max_length / 16 > lengths.len() as u64 {
+        let mut keyed: Vec<_> = lengths.map(|length| !length).zip(0u32..).collect(); // falling lengths are rising keys
+        keyed.sort_unstable();
+        for run in keyed.chunk_by(|a, b| a.0 == b.0) {
+            runs.push((!run[0].0, run.len() as u32));
+        }
+        return (keyed.into_iter().map(|(_, index)| index).collect(), runs);
     }
-    let mut runs = Vec::new();
+    let mut next = vec![0u32; max_length as usize + 1];
+    let mut order = vec![0u32; lengths.len()];
+    for length in lengths.clone() {
+        next[length as usize] += 1;
+    }
     let mut start = 0;
     for (length, slot) in next.iter_mut().enumerate().rev() {
         let here = std::mem::replace(slot, start);
@@ -101,26 +82,10 @@ fn by_counting(count: usize, most: usize, length_of: impl Fn(usize) -> u64) -> O
             start += here;
         }
     }
-    let mut order = vec![0u32; count];
-    for index in 0..count {
-        let slot = &mut next[length_of(index) as usize];
+    for (index, length) in lengths.enumerate() {
+        let slot = &mut next[length as usize];
         order[*slot as usize] = index as u32;
         *slot += 1;
     }
     (order, runs)
-}
-
-fn by_comparing(count: usize, length_of: impl Fn(usize) -> u64) -> Order {
-    let mut keyed: Vec<(u64, u32)> = (0..count)
-        .map(|index| (!length_of(index), index as u32)) // the complement: falling lengths are rising keys
-        .collect();
-    keyed.sort_unstable();
-    let mut runs: Vec<(u64, u32)> = Vec::new();
-    for &(key, _) in &keyed {
-        match runs.last_mut() {
-            Some((length, number)) if *length == !key => *number += 1,
-            _ => runs.push((!key, 1)),
-        }
-    }
-    (keyed.into_iter().map(|(_, index)| index).collect(), runs)
 }

@@ -1,9 +1,9 @@
 //! Sequences that are cut into pieces, and the bins of the pieces.
 
 use super::choice::{OverLong, Strategy};
-use super::order::{MOST_SEQUENCES, check};
-use super::pack_sequences;
-use crate::{Error, Result};
+use super::order::{check, check_count};
+use super::{efficiency, pack_sequences};
+use crate::Result;
 
 /// Which tokens go into which bin: bin `b` holds the pieces `offsets[b]..offsets[b + 1]`, and piece `j` is the tokens
 /// `starts[j]..starts[j] + sizes[j]` of sequence `indices[j]`.
@@ -42,47 +42,37 @@ pub fn pack_pieces(lengths: &[i64], max_length: i64, strategy: Strategy) -> Resu
     check(lengths, max_length, OverLong::Truncate)?;
     let tokens: u128 = lengths.iter().map(|&length| length as u128).sum();
     let most = tokens / max_length as u128 + lengths.len() as u128 + 1; // each end of a bin adds one
-    if most > MOST_SEQUENCES as u128 {
-        return Err(Error::TooMany {
-            argument: "the pieces of all sequences",
-            found: usize::try_from(most).unwrap_or(usize::MAX),
-            most: MOST_SEQUENCES,
-        });
-    }
-    let wrapped = strategy == Strategy::Wrapped;
-    let mut pieces = Vec::with_capacity(most as usize);
-    let mut offsets = Vec::new();
+    check_count("the pieces of all sequences", most)?;
+    let is_wrapped = strategy == Strategy::Wrapped;
+    let (mut pieces, mut offsets) = (Vec::with_capacity(most as usize), Vec::new());
     let mut filled = 0; // of the bin that is being wrapped
     for (index, &length) in lengths.iter().enumerate() {
         let mut start = 0;
         while start < length {
-            if filled == 0 && wrapped {
+            if filled == 0 && is_wrapped {
                 offsets.push(pieces.len() as i64);
             }
             let size = (max_length - filled).min(length - start);
             pieces.push((index as i64, start, size));
             start += size;
-            if wrapped {
+            if is_wrapped {
                 filled = (filled + size) % max_length;
             }
         }
     }
-    let efficiency = if wrapped {
-        let bins = offsets.len() as u128;
+    let mut efficiency = efficiency(tokens, offsets.len(), max_length as u64);
+    if is_wrapped {
         offsets.push(pieces.len() as i64);
-        if bins == 0 {
-            1.0
-        } else {
-            tokens as f64 / (bins * max_length as u128) as f64
-        }
     } else {
-        let sizes: Vec<i64> = pieces.iter().map(|&(_, _, size)| size).collect();
+        let sizes: Vec<i64> = pieces.iter().map(|&(.., size)| size).collect();
         let packing = pack_sequences(&sizes, max_length, strategy, OverLong::Error)?;
-        let places = packing.indices.iter();
-        pieces = places.map(|&piece| pieces[piece as usize]).collect();
-        offsets = packing.offsets;
-        packing.efficiency
-    };
+        pieces = packing
+            .indices
+            .iter()
+            .map(|&piece| pieces[piece as usize])
+            .collect();
+        (offsets, efficiency) = (packing.offsets, packing.efficiency);
+    }
     Ok(Pieces {
         indices: pieces.iter().map(|&(index, ..)| index).collect(),
         starts: pieces.iter().map(|&(_, start, _)| start).collect(),

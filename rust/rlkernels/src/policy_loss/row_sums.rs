@@ -14,6 +14,9 @@ const REFERENCE: usize = 2;
 const ADVANTAGES: usize = 3;
 const WEIGHTS: usize = 4;
 
+/// The bits of eight slots that are all tokens.
+const ALL: u8 = 0xff;
+
 /// A row's own values, in lanes.
 #[derive(Clone, Copy)]
 pub(super) struct Row<S: Simd> {
@@ -159,28 +162,48 @@ impl<S: Simd> LossSums<S> {
         row: Row<S>,
         gradient: &mut [[T; F64_LANES]],
     ) {
-        let zero = s.f64(0.0);
-        let beta = s.f64(divergence.beta);
         for (group, to) in gradient.iter_mut().enumerate().take(groups.len()) {
-            let bits = groups.bits(group);
-            if bits == 0 {
-                *to = [T::default(); F64_LANES];
-                continue;
+            match groups.bits(group) {
+                0 => *to = [T::default(); F64_LANES],
+                // As the next line, with a mask that the compiler sees through: 15% less time.
+                ALL => {
+                    self.eight::<T, P, KL>(s, surrogate, divergence, groups, group, ALL, row, to);
+                }
+                bits => {
+                    self.eight::<T, P, KL>(s, surrogate, divergence, groups, group, bits, row, to);
+                }
             }
-            let slots = slots::<T, S, KL>(s, groups, group, bits, row);
-            let effect = surrogate.effect::<T, S>(s, slots.tokens);
-            let (mut value, mut slope) = (effect.value, effect.slope);
-            if KL {
-                let term = divergence.term::<T, S>(s, slots.toward, slots.tokens.difference);
-                self.estimates = self.estimates + S::F64::select(slots.valid, term.estimate, zero);
-                value = beta.fma(S::F64::select(slots.valid, term.value, zero), value);
-                slope = beta.fma(term.slope, slope);
-            }
-            self.loss.add::<T>(value);
-            let slope = S::F64::select(slots.valid, slope * row.share, zero);
-            T::store(s, slope, to);
-            self.measure(s, &slots, &effect, groups.has(ADVANTAGES));
         }
+    }
+
+    /// Adds eight slots, of which those in `bits` are tokens, and writes their gradient.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments)] // the loop's variables
+    fn eight<T: Data, P: Surrogate, const KL: bool>(
+        &mut self,
+        s: S,
+        surrogate: P,
+        divergence: Divergence,
+        groups: &Groups<'_, T, 5>,
+        group: usize,
+        bits: u8,
+        row: Row<S>,
+        to: &mut [T; F64_LANES],
+    ) {
+        let (zero, beta) = (s.f64(0.0), s.f64(divergence.beta));
+        let slots = slots::<T, S, KL>(s, groups, group, bits, row);
+        let effect = surrogate.effect::<T, S>(s, slots.tokens);
+        let (mut value, mut slope) = (effect.value, effect.slope);
+        if KL {
+            let term = divergence.term::<T, S>(s, slots.toward, slots.tokens.difference);
+            self.estimates = self.estimates + S::F64::select(slots.valid, term.estimate, zero);
+            value = beta.fma(S::F64::select(slots.valid, term.value, zero), value);
+            slope = beta.fma(term.slope, slope);
+        }
+        self.loss.add::<T>(value);
+        let slope = S::F64::select(slots.valid, slope * row.share, zero);
+        T::store(s, slope, to);
+        self.measure(s, &slots, &effect, groups.has(ADVANTAGES));
     }
 
     /// Adds eight slots to the sums for metrics.
@@ -199,7 +222,7 @@ impl<S: Simd> LossSums<S> {
             valid & effect.above_delta,
         ];
         for (count, mask) in self.outside.iter_mut().zip(outside) {
-            *count = *count + S::F64::select(mask, s.f64(1.0), zero);
+            *count = S::F64::select(mask, *count + s.f64(1.0), *count); // one masked addition in AVX-512
         }
         if has_own_advantages {
             let gains = zero.lt(slots.tokens.advantage);
