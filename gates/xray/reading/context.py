@@ -48,6 +48,11 @@ class Context:
         """The simplest shape that fits, else that of equal tokens."""
         return self.fitting[0] if self.fitting else shapes.equal(self.tokens)
 
+    @property
+    def only_copies(self) -> bool:
+        """Whether each row that decides equals another one, so that only the sum of their coefficients shows."""
+        return all(len(self.step.alike[row]) > 1 for row in self.tokens.rows)
+
     @cached_property
     def weights(self) -> Array:
         """The weight of each row, without the KL where there is one; 0 within its error, NaN without a token of its own."""
@@ -107,6 +112,9 @@ def context(recording: Recording, step: Step, earlier: Sequence[Context]) -> Con
 def _others(plain: Context, steps: Sequence[Step]) -> Iterator[Context]:
     """Yield the contexts that explain the coefficients in ways which few scripts have, the likelier ones first."""
     step, tokens, earlier = plain.step, plain.tokens, plain.earlier
+    single = tokens.taken(np.array([len(step.alike[row]) == 1 for row in tokens.row.tolist()], dtype=bool))
+    if 0 < len(single.value) < len(tokens.value) and (fitting := _simplest(step, single, steps)):
+        yield replace(plain, tokens=single, fitting=tuple(fitting))  # a bound may switch off one of two equal rows
     left_out = masked(step, tokens, steps)
     trained = tokens.taken(~left_out)
     if 0 < len(trained.value) < len(tokens.value) and (fitting := _simplest(step, trained, steps)):

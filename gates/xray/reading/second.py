@@ -65,6 +65,8 @@ def _level(
     if acting:
         sentence = "whether the ratio acts does not show: weights with and without it agree with the coefficients"
         return Reading("second update", "cannot tell", sentence, "", LARGER)
+    if context.only_copies:
+        return Reading("second update", "cannot tell", f"whether a ratio acts does not show: {within.COPIES}", "")
     return Reading("second update", "attention", "neither a ratio of tokens nor one of rows fits", within.PRECISE)
 
 

@@ -43,6 +43,9 @@ def readings(context: Context) -> list[Reading]:
     return [Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "equal"})]
 
 
+COPIES = "each row equals another one, and only the sum of their weights shows: a bound may act on one of them"
+
+
 def _precision(tokens: Tokens) -> float:
     trained = ~tokens.zero
     return float(np.median(tokens.quantile * tokens.error[trained] / np.abs(tokens.value[trained])))
@@ -79,6 +82,9 @@ def _unlike(context: Context, because: str, numbers: Mapping[str, object]) -> Re
         return Reading("within rows", "read", sentence, because, numbers={**numbers, "weights": "two", "level": level})
     if (period := cycle.period(context)) is not None:
         return _in_turn(period, because, numbers)
+    if context.only_copies:
+        sentence = f"tokens of a row weigh unlike; {COPIES}"
+        return Reading("within rows", "cannot tell", sentence, because, numbers={**numbers, "weights": "unlike"})
     tokens = context.tokens
     trained = ~tokens.zero
     wide = max(
