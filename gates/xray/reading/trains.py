@@ -240,7 +240,10 @@ def _behind(context: Context) -> Reading | None:
 
 def _padding(context: Context) -> Reading | None:
     hidden = any(not row.row.attended.all() for row in context.step.rows)
-    places = ((i, k) for i, row in enumerate(context.step.rows) for k in _hidden(row))
+    seen = {int(column) for row in context.step.rows for column in row.row.columns[row.row.attended]}
+    places = (  # a token that a mask leaves out of one row may train in another that begins alike
+        (i, k) for i, row in enumerate(context.step.rows) for k in _hidden(row) if int(row.row.columns[k]) not in seen
+    )
     trains = sum(state(context, i, k) == "trains" for i, k in places)  # those that share a column train alike
     if trains:
         sentence = f"{plural(trains, 'token')} of padding {'trains' if trains == 1 else 'train'}"

@@ -178,6 +178,17 @@ class TestWhoTrains:
         made = changed(Made(Model.drawn(), rows, spread(rows, row_mean(rows, advantages()))), short)
         assert said(picture(tmp_path, made), "completion")[0] == "read"
 
+    def test_a_hidden_row_that_begins_like_another_is_no_padding(self, tmp_path: Path) -> None:
+        """A truncated row whose mask hides all of its completion has the column of the other's first token."""
+        made = grpo()
+        first, masked = made.rows[:2]
+        first.completion[0] = masked.completion[0]
+        tail = [*masked.completion, *[PAD] * masked.padding]
+        hidden = dataclasses.replace(masked, completion=[], padding=0, tail=tail)
+        made.coefficients[1][:] = 0.0
+        shown = picture(tmp_path, dataclasses.replace(made, rows=[first, hidden, *made.rows[2:]]))
+        assert said(shown, "padding") == ("read", "padding does not train")
+
     def test_trained_padding_shows(self, tmp_path: Path) -> None:
         def padding(_: int, line: Line, coefficients: Array) -> None:
             coefficients[len(line.prompt) + line.length :][:1] = 0.05
