@@ -112,7 +112,12 @@ class TestRows:
         planned = {row.peer.partition("@")[0] for row in rows.rows()}
         empty = {name for name, file in judged().items() if not table(adapter(file.stem), "TIMED")}
         assert planned - set(rows.PLAIN) == set(judged()) - empty
-        assert empty == {"mlx-tune"}
+        assert empty == {
+            "mlx-tune",
+            "areal",
+            "openrlhf",
+            "torchtune",
+        }  # of the second tier formulas are judged, no speed
 
     @pytest.mark.parametrize(
         ("op", "shapes"),

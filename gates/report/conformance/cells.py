@@ -11,11 +11,12 @@ from gates.model import COSTLY
 from gates.report.conformance.composition import choices, departing, preset, said
 from gates.report.conformance.rows import OP, ROWS, TRAINERS, Row, placed, rows_of
 from gates.report.labels import DEPARTS
+from gates.report.statuses import BY_GRADE
 from gates.results.conformance_records import ConformanceResults, CoverageRecord, FindingRecord, GradeRecord
 from gates.results.library_facts import Facts, LibraryFacts
 
-WORST_FIRST = ("wrong", "raises", "differs", DEPARTS, "correct")  # grades of a cell
-APART = ("fragile", "imprecise", "hardening")  # grades of rare input and of lost digits: in the appendix
+APART = frozenset({"fragile", "imprecise"} | {"hardening"})  # grades of rare input and of lost digits: in the appendix
+WORST_FIRST = tuple(grade for grade in BY_GRADE if grade not in {*APART, "waived", "timeout", "error"})  # of a cell
 USES = ("default", "option", "direct")  # of findings, the widest first
 OPEN = ("needs a training step", "not judged yet", "no definition yet")  # statuses of names that no case asks
 Kind = Literal["judged", "not judged", "refused", "absent"]

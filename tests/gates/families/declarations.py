@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[3]
 LIBRARIES = frozenset(
     [
         "accelerate",
+        "areal",
         "datasets",
         "jax",
         "liger_kernel",
@@ -39,10 +40,12 @@ LIBRARIES = frozenset(
         "mlx_tune",
         "mlxrl",
         "omegaconf",
+        "openrlhf",
         "ray",
         "rlox",
         "tensordict",
         "torch",
+        "torchtune",
         "transformers",
         "trl",
         "verl",

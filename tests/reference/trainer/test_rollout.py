@@ -13,7 +13,7 @@ from gates_reference.trainer.rollout import table
 
 PROMPTS = token_ids(recipe(4, 6, "worded"))
 ADAPTER = {"rank": 2, "scale": 2.0, "seed": 1, "b_std": 0.1}
-EOS = np.arange(20, 28)
+EOS = np.arange(30, 36)
 """A share of the vocabulary, so that rows of random text end at every step."""
 BITS = 5e-4
 """Float32 logits of the tiny model by two routes: 2e-5 seen (both BLAS), the gain of the weights amplifies roundings."""
