@@ -73,7 +73,7 @@ ESTIMATORS = {  # --algo.advantage.estimator by scale and baseline
 UNCLIPPED = (-1e9, 1e9)  # --reward.clip_range, whose default clips advantages at 10
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
-    "policy_loss_in_parts": LOSS,
+    "policy_loss_in_parts": LOSS | {"advantages": ("row",)},
     "group_advantages": {
         "scale": ("group", "none"),
         "ddof": (1, None),
