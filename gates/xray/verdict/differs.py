@@ -67,8 +67,10 @@ def _unknown(ask: Question, tried: Sequence[Definition], wanted: Sequence[Advant
 
 def _mistake(ask: Question, named: Sequence[Named], error: str) -> Verdict:
     conventions = [each for each in named if each.convention]
-    words = list(dict.fromkeys(each.words for each in conventions or named))
-    text = words[0] if len(words) == 1 else "cannot tell " + " or ".join(f"“{each}”" for each in words[:2])
+    errors = [each for each in named if not each.convention]
+    shown = [*conventions[: 1 if errors else None], *errors]
+    words = list(dict.fromkeys(each.words for each in shown))
+    text = words[0] if len(words) == 1 else "cannot tell " + " or ".join(f"“{each}”" for each in words[:3])
     remedy = _remedy(conventions[0].changes) if conventions else ""
     return Verdict(ask.quantity, "differs" if conventions else "wrong", error, text, remedy=remedy)
 
@@ -234,16 +236,15 @@ def _factor(ask: Question, tried: Sequence[Definition]) -> tuple[Definition, flo
 
 
 def _mistaken(ask: Question, tried: Sequence[Definition], wanted: Sequence[Advantages]) -> list[Named]:
-    """Return the mistakes that give the coefficients: advantages of other rows, other masks, else edits of the definition."""
+    """Return the mistakes that give the coefficients: advantages of other rows, other masks, else edits of the definition.
+
+    Rows that a mask leaves out because somebody means it may be left out by mistake too, so edits are tried beside it.
+    """
     settings = list({repr(each.settings): each.settings for each in tried}.values())
-    for search in (
-        lambda: _of_other_rows(ask, settings, wanted),
-        lambda: mistakes.by_mask(ask.whole, ask.parts, tried),
-        lambda: [each for definition in tried[:FEW] for each in mistakes.by_edit(ask.predictor, definition)],
-    ):
-        if named := list(search()):
-            return named
-    return []
+    named = list(_of_other_rows(ask, settings, wanted)) or mistakes.by_mask(ask.whole, ask.parts, tried)
+    if named and not all(each.convention for each in named):
+        return named
+    return [*named, *(each for definition in tried[:FEW] for each in mistakes.by_edit(ask.predictor, definition))]
 
 
 def _of_other_rows(ask: Question, settings: Sequence[Settings], wanted: Sequence[Advantages]) -> Iterator[Named]:

@@ -220,6 +220,19 @@ class TestCannotTell:
         assert (verdict.status, "a constant factor of 2" in verdict.sentence) == ("cannot tell", True)
         assert "accumulation" in verdict.remedy
 
+    def test_truncated_rows_or_negative_ones(self, tmp_path: Path) -> None:
+        """Where they are the same rows, both formulas are given: one is meant by some, the other by nobody."""
+        advantages = scores(rewards(), scaled=False)
+        rows = lines([12 if advantage < 0 else 6 for advantage in advantages], GROUP)
+        for line, advantage in zip(rows, advantages, strict=True):
+            line.completion[-1] = 2 if advantage < 0 else line.completion[-1]  # the limit ends it, and no EOS
+        update = Made(Model.drawn(), rows, spread(rows, constant(rows, advantages.clip(min=0.0))))
+        settings = {"algorithm": "dr_grpo", "max_length": 12, "scale": "none", "baseline": "mean"}
+        verdict = judged(tmp_path, update, **noted(settings))
+        assert verdict.status == "differs", verdict
+        assert "the sampler's limit ended" in verdict.computes
+        assert "rows with A < 0 left out" in verdict.computes
+
     @pytest.mark.parametrize(
         ("note", "remedy"),
         [
