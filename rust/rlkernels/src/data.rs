@@ -53,14 +53,14 @@ impl Data for f32 {
 
     #[inline(always)]
     fn exp<S: Simd>(s: S, x: Double<S::F64>) -> S::F64 {
-        let (_, scale, mantissa, _) = expm1_short(s, x.high);
-        (mantissa + mantissa) * scale
+        let (_, half, twice, _) = expm1_short(s, x.high);
+        twice * half
     }
 
     #[inline(always)]
     fn growth<S: Simd>(s: S, x: Double<S::F64>) -> Growth<S::F64> {
-        let (is_near, scale, mantissa, tail) = expm1_short(s, x.high);
-        let exp = (mantissa + mantissa) * scale;
+        let (is_near, half, twice, tail) = expm1_short(s, x.high);
+        let exp = twice * half;
         let far = exp - s.f64(1.0); // at least 0.4 in magnitude: no cancellation
         let infinite = exp.eq(s.f64(f64::INFINITY));
         let rest = S::F64::select(infinite, exp, far - x.high);

@@ -22,7 +22,36 @@ pub(super) struct Term<L> {
     pub(super) slope: L,
 }
 
+/// No KL term.
+pub(super) const NO_KL: u8 = 0;
+/// The KL term that [`Divergence`] says.
+pub(super) const ANY_KL: u8 = 1;
+/// k3 with nothing that multiplies it.
+pub(super) const PLAIN_K3: u8 = 2;
+
 impl Divergence {
+    /// Which of these it is.
+    pub(super) fn kind(self) -> u8 {
+        match (self.estimator, self.ratio) {
+            _ if self.beta == 0.0 => NO_KL,
+            (Estimator::K3, KlRatio::None) => PLAIN_K3,
+            _ => ANY_KL,
+        }
+    }
+
+    /// The same, with what the kind `KL` says in constants.
+    #[inline(always)]
+    pub(super) fn known<const KL: u8>(self) -> Self {
+        if KL != PLAIN_K3 {
+            return self;
+        }
+        Self {
+            estimator: Estimator::K3,
+            ratio: KlRatio::None,
+            ..self
+        }
+    }
+
     /// The estimate with d = reference − policy, and its derivative by the policy's log-probability.
     #[inline(always)]
     pub(super) fn estimate<T: Data, S: Simd>(self, s: S, d: Double<S::F64>) -> (S::F64, S::F64) {

@@ -35,7 +35,7 @@ use crate::rows::{CountedRow, Rows};
 use crate::{Error, Float, Result, parallel};
 use aggregation::row_weights;
 use convention::check_unread;
-use divergence::Divergence;
+use divergence::{ANY_KL, Divergence, NO_KL, PLAIN_K3};
 use metrics::Tally;
 use parameters::not_negative;
 use pass::{Batch, Pass};
@@ -142,15 +142,20 @@ impl<T: Float> surrogate::Call for Job<'_, T> {
             surrogate,
             divergence: self.divergence,
         };
-        if self.divergence.beta == 0.0 {
-            chunks::<T, P, false>(&batch, self.rows, self.gradient)
-        } else {
-            chunks::<T, P, true>(&batch, self.rows, self.gradient)
-        }
+        let is_slots = |signal: Signal<'_, T>| signal.slots().is_some();
+        let has_slots = is_slots(step.advantages) || step.weights.is_some_and(is_slots);
+        let chunks = match (self.divergence.kind(), has_slots) {
+            (NO_KL, false) => chunks::<T, P, NO_KL, false>,
+            (NO_KL, true) => chunks::<T, P, NO_KL, true>,
+            (PLAIN_K3, false) => chunks::<T, P, PLAIN_K3, false>,
+            (_, false) => chunks::<T, P, ANY_KL, false>,
+            (_, true) => chunks::<T, P, ANY_KL, true>,
+        };
+        chunks(&batch, self.rows, self.gradient)
     }
 }
 
-fn chunks<T: Float, P: Surrogate, const KL: bool>(
+fn chunks<T: Float, P: Surrogate, const KL: u8, const SLOTS: bool>(
     batch: &Batch<'_, T, P>,
     rows: &[CountedRow],
     gradient: &mut [T],
@@ -159,7 +164,7 @@ fn chunks<T: Float, P: Surrogate, const KL: bool>(
     let mut tallies = vec![Tally::default(); count_chunks(rows)];
     let chunks = Chunks::new(rows, gradient).zip(&mut tallies);
     parallel::for_each(is_parallel, chunks, |(chunk, tally)| {
-        *tally = dispatch(Pass::<T, P, KL> { batch, chunk });
+        *tally = dispatch(Pass::<T, P, KL, SLOTS> { batch, chunk });
     });
     let mut all = Tally::default();
     for tally in &tallies {

@@ -1,6 +1,6 @@
 //! The pass over the rows of a chunk: the row's ratio where one is needed, then loss, gradient and metrics together.
 
-use super::divergence::Divergence;
+use super::divergence::{Divergence, NO_KL};
 use super::metrics::Tally;
 use super::row_sums::{LossSums, RatioSums, Row};
 use super::step::Signal;
@@ -11,7 +11,7 @@ use crate::isa::{F64_LANES, Kernel, Simd};
 use crate::kl::KlRatio;
 use crate::rows::CountedRow;
 
-/// What all rows share. `KL`: there is a KL term.
+/// What all rows share.
 #[derive(Clone, Copy)]
 pub(super) struct Batch<'a, T, P> {
     pub(super) columns: Columns<'a, T, 5>,
@@ -22,13 +22,16 @@ pub(super) struct Batch<'a, T, P> {
     pub(super) divergence: Divergence,
 }
 
-/// A chunk of the rows, with its piece of the gradient.
-pub(super) struct Pass<'a, 'b, T, P, const KL: bool> {
+/// A chunk of the rows, with its piece of the gradient. What `KL` (see `divergence.rs`) and `SLOTS` (an advantage or a
+/// weight for every slot) say is known when it is compiled: branches in the loop take 8 to 15% of its time.
+pub(super) struct Pass<'a, 'b, T, P, const KL: u8, const SLOTS: bool> {
     pub(super) batch: &'b Batch<'a, T, P>,
     pub(super) chunk: Chunk<'b, T>,
 }
 
-impl<T: Float, P: Surrogate, const KL: bool> Kernel for Pass<'_, '_, T, P, KL> {
+impl<T: Float, P: Surrogate, const KL: u8, const SLOTS: bool> Kernel
+    for Pass<'_, '_, T, P, KL, SLOTS>
+{
     type Output = Tally;
 
     #[inline(always)]
@@ -58,13 +61,13 @@ impl<T: Float, P: Surrogate, const KL: bool> Kernel for Pass<'_, '_, T, P, KL> {
             };
             let mut surrogate = batch.surrogate;
             let mut divergence = batch.divergence;
-            let needs_mean = KL && divergence.ratio == KlRatio::Sequence;
+            let needs_mean = KL != NO_KL && divergence.ratio == KlRatio::Sequence;
             let row_ratio = surrogate.row_ratio();
             let mut log_and_ratio = (0.0, 1.0);
             if needs_mean || row_ratio != RowRatio::Token {
                 let mut sums = RatioSums::new(s, surrogate, divergence, needs_mean);
                 for groups in [groups, rest.groups()] {
-                    sums.add::<T, KL>(s, &groups, values);
+                    sums.add::<T, KL, SLOTS>(s, &groups, values);
                 }
                 let mean = sums.differences.total::<T>().over(tokens);
                 let whole = match row_ratio {
@@ -88,7 +91,7 @@ impl<T: Float, P: Surrogate, const KL: bool> Kernel for Pass<'_, '_, T, P, KL> {
                 (rest.groups(), std::slice::from_mut(&mut last)),
             ];
             for (groups, to) in pieces {
-                sums.add::<T, P, KL>(s, surrogate, divergence, &groups, values, to);
+                sums.add::<T, P, KL, SLOTS>(s, surrogate, divergence, &groups, values, to);
             }
             to_rest.copy_from_slice(&last[..rest_len]);
             let of_row = (row_ratio != RowRatio::Token).then_some(log_and_ratio);

@@ -1,6 +1,6 @@
 //! Sums over the tokens of a row: those that give its ratio, then those of loss and metrics.
 
-use super::divergence::Divergence;
+use super::divergence::{Divergence, NO_KL};
 use super::surrogate::{Effect, RowRatio, Surrogate, Tokens};
 use crate::chunks::Groups;
 use crate::data::{Data, Sums};
@@ -35,9 +35,9 @@ struct Slots<S: Simd> {
     toward: Double<S::F64>,
 }
 
-/// Loads a group; slots that are no tokens get differences of 0 and a constant of 0.
+/// Loads a group; slots that are no tokens get differences of 0 and a constant of 0. `SLOTS`: some signal is of slots.
 #[inline(always)]
-fn slots<T: Data, S: Simd, const KL: bool>(
+fn slots<T: Data, S: Simd, const KL: u8, const SLOTS: bool>(
     s: S,
     groups: &Groups<'_, T, 5>,
     group: usize,
@@ -49,17 +49,17 @@ fn slots<T: Data, S: Simd, const KL: bool>(
     let policy = S::F64::select(valid, groups.load(s, POLICY, group), zero);
     let old = S::F64::select(valid, groups.load(s, OLD, group), zero);
     let difference = T::minus(s, policy, old);
-    let toward = if KL {
+    let toward = if KL != NO_KL {
         let reference = S::F64::select(valid, groups.load(s, REFERENCE, group), zero);
         T::minus(s, reference, policy)
     } else {
         difference
     };
     let (mut advantage, mut weight) = (row.advantage, row.weight);
-    if groups.has(ADVANTAGES) {
+    if SLOTS && groups.has(ADVANTAGES) {
         advantage = S::F64::select(valid, groups.load(s, ADVANTAGES, group), zero);
     }
-    if groups.has(WEIGHTS) {
+    if SLOTS && groups.has(WEIGHTS) {
         weight = S::F64::select(valid, groups.load(s, WEIGHTS, group), zero);
     }
     let constant = S::F64::select(valid, advantage * weight, zero);
@@ -99,21 +99,21 @@ impl<S: Simd, P: Surrogate> RatioSums<S, P> {
     }
 
     #[inline(always)]
-    pub(super) fn add<T: Data, const KL: bool>(
+    pub(super) fn add<T: Data, const KL: u8, const SLOTS: bool>(
         &mut self,
         s: S,
         groups: &Groups<'_, T, 5>,
         row: Row<S>,
     ) {
         for group in 0..groups.len() {
-            let slots = slots::<T, S, KL>(s, groups, group, groups.bits(group), row);
+            let slots = slots::<T, S, KL, SLOTS>(s, groups, group, groups.bits(group), row);
             self.differences.add_double::<T>(slots.tokens.difference);
             if self.surrogate.row_ratio() == RowRatio::ClippedMean {
                 // 0 in slots that are no tokens: it lies within the bounds
                 self.clipped
                     .add_double::<T>(self.surrogate.clipped_difference(s, slots.tokens));
             }
-            if KL && self.needs_mean {
+            if KL != NO_KL && self.needs_mean {
                 // 0 in slots that are no tokens: their difference is 0
                 let (estimate, _) = self.divergence.estimate::<T, S>(s, slots.toward);
                 self.estimates.add::<T>(estimate);
@@ -153,7 +153,7 @@ impl<S: Simd> LossSums<S> {
     }
 
     #[inline(always)]
-    pub(super) fn add<T: Data, P: Surrogate, const KL: bool>(
+    pub(super) fn add<T: Data, P: Surrogate, const KL: u8, const SLOTS: bool>(
         &mut self,
         s: S,
         surrogate: P,
@@ -167,10 +167,14 @@ impl<S: Simd> LossSums<S> {
                 0 => *to = [T::default(); F64_LANES],
                 // As the next line, with a mask that the compiler sees through: 15% less time.
                 ALL => {
-                    self.eight::<T, P, KL>(s, surrogate, divergence, groups, group, ALL, row, to);
+                    self.eight::<T, P, KL, SLOTS>(
+                        s, surrogate, divergence, groups, group, ALL, row, to,
+                    );
                 }
                 bits => {
-                    self.eight::<T, P, KL>(s, surrogate, divergence, groups, group, bits, row, to);
+                    self.eight::<T, P, KL, SLOTS>(
+                        s, surrogate, divergence, groups, group, bits, row, to,
+                    );
                 }
             }
         }
@@ -179,7 +183,7 @@ impl<S: Simd> LossSums<S> {
     /// Adds eight slots, of which those in `bits` are tokens, and writes their gradient.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // the loop's variables
-    fn eight<T: Data, P: Surrogate, const KL: bool>(
+    fn eight<T: Data, P: Surrogate, const KL: u8, const SLOTS: bool>(
         &mut self,
         s: S,
         surrogate: P,
@@ -191,10 +195,11 @@ impl<S: Simd> LossSums<S> {
         to: &mut [T; F64_LANES],
     ) {
         let (zero, beta) = (s.f64(0.0), s.f64(divergence.beta));
-        let slots = slots::<T, S, KL>(s, groups, group, bits, row);
+        let slots = slots::<T, S, KL, SLOTS>(s, groups, group, bits, row);
         let effect = surrogate.effect::<T, S>(s, slots.tokens);
         let (mut value, mut slope) = (effect.value, effect.slope);
-        if KL {
+        if KL != NO_KL {
+            let divergence = divergence.known::<KL>();
             let term = divergence.term::<T, S>(s, slots.toward, slots.tokens.difference);
             self.estimates = self.estimates + S::F64::select(slots.valid, term.estimate, zero);
             value = beta.fma(S::F64::select(slots.valid, term.value, zero), value);
@@ -203,7 +208,7 @@ impl<S: Simd> LossSums<S> {
         self.loss.add::<T>(value);
         let slope = S::F64::select(slots.valid, slope * row.share, zero);
         T::store(s, slope, to);
-        self.measure(s, &slots, &effect, groups.has(ADVANTAGES));
+        self.measure(s, &slots, &effect, SLOTS && groups.has(ADVANTAGES));
     }
 
     /// Adds eight slots to the sums for metrics.
