@@ -19,9 +19,10 @@ SAMPLE_S = 2e-4
 PAUSE_S = 1e-2
 #: Untimed calls precede a sample unless one call takes longer than this, which evicts the caches anyway.
 WARM_S = 0.05
-#: Duration of the untimed calls on every side: a virtual processor that slept takes time to return, and a call with two
-#: threads waits for it. One call of 0.6 ms took 1.2 ms as the second one after a pause.
-AWAKE_S = 5e-3
+#: Duration of the untimed calls on every side. A virtual processor that slept takes time to return, and Linux wakes a
+#: second thread on the caller's processor until its balancing parts them: after 5 ms of calls a kernel of 65 µs on two
+#: threads took 104 in the median and 49 to 210 from one sample to the next, after 40 ms 59 to 70; torch likewise.
+AWAKE_S = 4e-2
 #: A single call of this duration is a sample.
 SLOW_S = 0.5
 #: Contention only adds to a time, so a low quantile of a process's samples varies less than their median (by 3% instead
