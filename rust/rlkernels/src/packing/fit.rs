@@ -28,7 +28,9 @@ pub(super) fn decreasing(
             }
             bin = next;
         }
-        stack[fitted..].sort_unstable();
+        if stack.len() > fitted + 1 {
+            stack[fitted..].sort_unstable();
+        }
         let mut count = u64::from(count);
         while count > 0 {
             let found = if is_best {
@@ -41,7 +43,10 @@ pub(super) fn decreasing(
                 bins.push((max_length, u32::MAX));
             }
             let (room, next) = &mut bins[bin as usize];
-            let taken = room.checked_div(length).map_or(count, |fit| fit.min(count));
+            let taken = match room.checked_div(length) {
+                Some(fit) if count > 1 => fit.min(count),
+                _ => count, // one of them fits, as does any number without tokens
+            };
             *room -= taken * length;
             if let Some(first) = waiting.get_mut(turn_of(*room).max(at + 1)) {
                 *next = std::mem::replace(first, bin);
