@@ -53,14 +53,15 @@ impl Data for f32 {
 
     #[inline(always)]
     fn exp<S: Simd>(s: S, x: Double<S::F64>) -> S::F64 {
-        let (_, half, twice, _) = expm1_short(s, x.high);
-        twice * half
+        let (_, half, less, _) = expm1_short(s, x.high);
+        less.fma(s.f64(2.0), s.f64(2.0)) * half // one operation instead of the two of `growth`, and the same bits
     }
 
     #[inline(always)]
     fn growth<S: Simd>(s: S, x: Double<S::F64>) -> Growth<S::F64> {
-        let (is_near, half, twice, tail) = expm1_short(s, x.high);
-        let exp = twice * half;
+        let (is_near, half, less, tail) = expm1_short(s, x.high);
+        let mantissa = s.f64(1.0) + less; // sums: multipliers have enough to do here
+        let exp = (mantissa + mantissa) * half;
         let far = exp - s.f64(1.0); // at least 0.4 in magnitude: no cancellation
         let infinite = exp.eq(s.f64(f64::INFINITY));
         let rest = S::F64::select(infinite, exp, far - x.high);

@@ -101,8 +101,8 @@ const EXP_SHORT: [f64; 6] = [
     0.000_198_909_811_436_687_99,
 ];
 
-/// The parts of e^x for `f32` data in `f64` lanes: where x itself is the reduced argument r, half the power of two, 2 e^r,
-/// and e^r − 1 − r. So e^x = 2 e^r · half, to 2⁻³² relative: 0 below −708.04, +inf beyond 709.78, nothing for a NaN.
+/// The parts of e^x for `f32` data in `f64` lanes: where x itself is the reduced argument r, half the power of two, e^r − 1,
+/// and e^r − 1 − r. So e^x = 2 · e^r · half, to 2⁻³² relative: 0 below −708.04, +inf beyond 709.78, nothing for a NaN.
 #[inline(always)]
 pub(crate) fn expm1_short<S: Simd>(s: S, x: S::F64) -> (S::M64, S::F64, S::F64, S::F64) {
     let inside = x.min(s.f64(710.0)).max(s.f64(-708.7)); // 2^−1023, the half power there, is written as 0
@@ -115,8 +115,7 @@ pub(crate) fn expm1_short<S: Simd>(s: S, x: S::F64) -> (S::M64, S::F64, S::F64, 
     }
     let tail = r * r * q;
     let half = (k + s.f64(POWER_64 - 1.0)).shift_left();
-    let two = s.f64(2.0);
-    (k.eq(s.f64(0.0)), half, (r + tail).fma(two, two), tail)
+    (k.eq(s.f64(0.0)), half, r + tail, tail)
 }
 
 /// e^x: +inf beyond 88.72, subnormals down to −103.97 and 0 below, the positive quiet NaN for NaN.
