@@ -49,11 +49,11 @@ fn slots<T: Data, S: Simd, const KL: u8, const SLOTS: bool>(
     let policy = S::F64::select(valid, groups.load(s, POLICY, group), zero);
     let old = S::F64::select(valid, groups.load(s, OLD, group), zero);
     let difference = T::minus(s, policy, old);
-    let toward = if KL != NO_KL {
+    let toward = if KL == NO_KL {
+        difference
+    } else {
         let reference = S::F64::select(valid, groups.load(s, REFERENCE, group), zero);
         T::minus(s, reference, policy)
-    } else {
-        difference
     };
     let (mut advantage, mut weight) = (row.advantage, row.weight);
     if SLOTS && groups.has(ADVANTAGES) {
