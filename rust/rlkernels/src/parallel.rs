@@ -133,7 +133,7 @@ pub(crate) fn for_each<P: Send>(
 fn linger() {
     let (call, start) = (CALLS.load(Ordering::Relaxed), Instant::now());
     while CALLS.load(Ordering::Relaxed) == call && start.elapsed() < LINGER {
-        std::thread::yield_now(); // to whoever has work for this processor, above all the thread that calls
+        std::thread::yield_now(); // another thread, the calling one above all, may wait for this processor
     }
 }
 
