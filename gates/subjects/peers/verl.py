@@ -29,6 +29,7 @@ from tensordict import TensorDict  # installed only in verl's environment
 sys.modules["verl.utils.dataset"] = package = ModuleType("verl.utils.dataset")
 package.__path__ = [f"{verl.utils.__path__[0]}/dataset"]
 
+from verl.trainer.config import AlgoConfig, RolloutCorrectionConfig
 from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_rejection_mask
 from verl.utils import tensordict_utils, torch_functional
@@ -51,19 +52,30 @@ LOSSES = {  # loss_mode and loss_agg_mode by algorithm; docs/definitions.md, "Pr
     "sapo": ("sapo", "seq-mean-token-mean"),
     "cispo": ("cispo", "token-mean"),
     "gmpo": ("geo_mean", "seq-mean-token-mean"),
+    "ppo": ("vanilla", "token-mean"),
+    "reinforce": ("gpg", "seq-mean-token-mean"),
+    "reinforce++": ("vanilla", "token-mean"),
 }
+# Of a variant: the algorithm, its choices, and the settings that make them.
+CHOICES = {axis: SETTING[axis] for axis in ("algorithm", "ratio_level", "bound", "aggregation") if axis in SETTING}
+if CHOICES:
+    LOSSES = {CHOICES["algorithm"]: (SETTING["loss_mode"], SETTING["loss_agg_mode"])}
 LOSS: dict[str, tuple[Any, ...]] = {
     "algorithm": tuple(LOSSES),
     "dapo_denominator": ("global", "trl", None),
     "cispo_bound": ("relative", None),
     "kl_ratio": ("none", None),
     "kl_clamp": (10.0,),
+    **{axis: (choice,) for axis, choice in CHOICES.items()},
 }
 SCORES: dict[str, tuple[Any, ...]] = {  # half types: its engine calls under autocast, which widens them
     "dtype": ("float32",) if SETTING.get("chunked") else ("float32", "float64"),  # chunks become float32, as documented
     "ids_per_position": ("one",),
     "ignore_index": (None,),
 }
+WHITENED: dict[str, tuple[Any, ...]] = {}  # masked_whiten over the tokens of the batch, which has one constant
+if SETTING.get("estimator"):
+    WHITENED = {"scale": ("batch",), "ddof": (1,), "eps": (1e-8,), "eps_mode": ("inside",), "baseline": ("batch",)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
     "policy_loss_in_parts": LOSS,
@@ -73,6 +85,7 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "ddof": (1, None),
         "eps_mode": ("add", None),
         "baseline": ("mean", "leave-one-out"),
+        **WHITENED,
     },
     "gae": {
         "rows": ("mask", "all", "lengths", "flat")
@@ -83,6 +96,36 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "selective_log_softmax_backward": SCORES,
 }
 VARIANTS = {
+    "reinforce++": (("group_advantages",), {"estimator": "reinforce_plus_plus"}),
+    "rloo": (  # adv_estimator=rloo changes no setting of the loss
+        ("policy_loss",),
+        {
+            "algorithm": "rloo",
+            "ratio_level": "token",
+            "bound": "clip",
+            "aggregation": "token-mean",
+            "loss_mode": "vanilla",
+            "loss_agg_mode": "token-mean",
+        },
+    ),
+    "gpg-row-sum": (
+        ("policy_loss",),
+        {
+            "algorithm": "rloo",
+            "ratio_level": "none",
+            "aggregation": "row-sum",
+            "loss_mode": "gpg",
+            "loss_agg_mode": "seq-mean-token-sum",
+        },
+    ),
+    "bypass-ppo-clip": (
+        ("policy_loss",),
+        {"algorithm": "dapo", "loss_mode": "bypass_mode", "loss_agg_mode": "token-mean", "loss_type": "ppo_clip"},
+    ),
+    "bypass-reinforce": (  # REINFORCE weighted by the truncated ratio to the sampler
+        ("policy_loss",),
+        {"algorithm": "cispo", "loss_mode": "bypass_mode", "loss_agg_mode": "token-mean", "loss_type": "reinforce"},
+    ),
     "vectorized": (("group_advantages",), {"vectorized": True}),
     "chunked-entropy": (("selective_log_softmax",), {"chunked": True}),
 }
@@ -132,7 +175,7 @@ def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Ca
         clip_ratio_low=1.0 if low is None else low,  # of cispo: no lower bound
         clip_ratio_high=0.2 if high is None else high,
         clip_ratio_c=x.get("delta") or NO_CLIP,
-        policy_loss=PolicyLossConfig(loss_mode=mode),
+        policy_loss=PolicyLossConfig(loss_mode=mode, rollout_correction=RolloutCorrectionConfig(**_bypass(low, high))),
         loss_agg_mode=aggregation,
         loss_scale_factor=x.get("max_length"),
         tau_pos=x.get("sapo_temperature_positive") or 1.0,
@@ -145,6 +188,8 @@ def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Ca
     old = policy if x["old"] is None else x["old"]  # on-policy its trainer has scored the same tokens before
     batch = {"old_log_probs": grid(old, mask), "advantages": _spread(x["advantages"], mask)}
     if x.get("weights") is not None:
+        if mode == "bypass_mode":
+            raise NotImplementedError("verl's bypass mode ignores weights, as documented: it makes its own")
         batch["rollout_is_weights"] = _spread(x["weights"], mask)
     if x["beta"]:
         batch["ref_log_prob"] = grid(x["reference"], mask)
@@ -162,6 +207,15 @@ def _ppo_loss(policy: Array, mask: Array, whole: Array, x: dict[str, Any]) -> Ca
     return loss
 
 
+def _bypass(low: float | None, high: float | None) -> dict[str, Any]:
+    """Settings of its bypass mode, where the sampler's log-probs stand for old ones."""
+    if SETTING.get("loss_type") != "reinforce":
+        return {name: SETTING[name] for name in ("loss_type",) if name in SETTING}
+    if low is not None or high is None:
+        raise NotImplementedError("verl's bypass mode truncates weights from above, and drops tokens below a lower bound")
+    return {"loss_type": "reinforce", "rollout_is": "token", "rollout_is_threshold": 1.0 + high}
+
+
 def _spread(values: Array, mask: Array) -> Array:
     """Return numbers of tokens as they are, and of rows as (B, T), 0 outside the mask, as verl's estimators return them."""
     wide = grid(values, mask)
@@ -174,15 +228,20 @@ def group_advantages(
 ) -> dict[str, Any]:
     """Advantages of answers of one token, whose reward stands on it."""
     only("group_advantages", CONVENTIONS["group_advantages"], **conventions, scale=scale, baseline=baseline)
+    column = tensor(rewards)[:, None]
+    mask = torch.ones_like(column)
+    if WHITENED:
+        config = AlgoConfig(gamma=1.0)
+        advantages, _ = core_algos.get_adv_estimator_fn(SETTING["estimator"])(column, mask, config=config)
+        return {"advantages": advantages[:, 0].numpy()}
     if baseline == "leave-one-out" and scale != "none":
         raise NotImplementedError("verl's RLOO divides by no deviation")
     name = ("rloo" if baseline == "leave-one-out" else "grpo") + ("_vectorized" if SETTING.get("vectorized") else "")
     options = {} if scale == "none" else {"epsilon": eps}
     if baseline == "mean":
         options["norm_adv_by_std_in_grpo"] = scale == "group"
-    column = tensor(rewards)[:, None]
     index = np.arange(len(rewards)) // group_size
-    advantages, _ = core_algos.get_adv_estimator_fn(name)(column, torch.ones_like(column), index=index, **options)
+    advantages, _ = core_algos.get_adv_estimator_fn(name)(column, mask, index=index, **options)
     return {"advantages": advantages[:, 0].numpy()}
 
 
