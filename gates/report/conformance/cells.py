@@ -160,7 +160,9 @@ def _compositions(
 ) -> tuple[Judged | None, Judged | None, tuple[Judged, ...]]:
     """Return what is computed by default, nearest to the paper, and further compositions."""
     peer = library.header.peer
-    functions = sorted(_main(row, graded), key=lambda grade: (grade.subject != peer, len(grade.op), grade.op))
+    functions = sorted(
+        _main(row, graded), key=lambda grade: (grade.subject != peer, bool(grade.settings), len(grade.op), grade.op)
+    )
     judged: list[Judged] = []
     for one in (_function(row, grade) for grade in functions):
         if (one.choices, one.grade) not in {(other.choices, other.grade) for other in judged}:
