@@ -22,6 +22,7 @@ class WrongOps:
     options: Options
     writer: Writer
     silent: bool
+    rare: bool = True  # whether ops are diagnosed that are right but on rare input
     verdicts: list[Verdict] = field(default_factory=list)
     records: list[DiagnosisRecord] = field(default_factory=list)
 
@@ -36,7 +37,7 @@ class WrongOps:
 
     def note(self, verdicts: Iterable[Verdict]) -> None:
         """Keep the verdicts that a definition does not hold, or not on rare input."""
-        kept = {("wrong", "definition"), ("fragile", "robustness")}
+        kept = {("wrong", "definition"), *([("fragile", "robustness")] if self.rare else [])}
         self.verdicts += [verdict for verdict in verdicts if (verdict.status, verdict.level) in kept]
 
     def record(self, all_judged: Callable[[], None]) -> frozenset[tuple[str, str]]:
