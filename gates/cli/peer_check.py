@@ -97,7 +97,7 @@ def _grades(
     subjects = setup.watched(catalogue.choose(registry, (peer.name,), None), "local")
     gates = list(registry.gates.values())
     if quick:  # each parameter set needs a process that imports the library
-        subjects = [subject for subject in subjects if subject.name == peer.name]
+        subjects = [subject for subject in subjects if not subject.is_variant]
     cases = plan(gates, subjects, quick=quick, model=None)
     workers = setup.jobs(jobs)
     options = Options(seed=seed, jobs=workers, threads=setup.threads(workers), quick=quick)

@@ -127,6 +127,19 @@ def test_a_grade_without_a_finding_fails(folder: Path, severity: str) -> None:
     assert "! no finding says why token_kl[k1] of fake is graded wrong" in " ".join(done.stdout.split())
 
 
+def test_a_short_run_leaves_parameter_sets_out(folder: Path) -> None:
+    """Each is a process that imports the library, which may take seconds."""
+    write(folder, "-kl")
+    file = folder / "fake.py"
+    file.write_text(f'{file.read_text()}\nVARIANTS = {{"fast": (("token_kl",), {{"fast": True}})}}\n')
+    subjects = []
+    for option in ((), ("--quick",)):
+        done = run(folder, "check", "--json", "--jobs", "1", *option)
+        (peer,) = json.loads(done.stdout)
+        subjects.append({grade["subject"] for grade in peer["grades"]})
+    assert subjects == [{"fake", "fake@fast"}, {"fake"}]
+
+
 def test_programs_are_shown_and_run(folder: Path) -> None:
     """They run in the library's environment, without Gates."""
     assert "assert -1 < 0" in run(folder, "repro", "fake-sign", "--show").stdout
