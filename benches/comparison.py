@@ -27,11 +27,13 @@ def run(left, right, *, names, pairs, seconds, floor, count, record, as_json, ec
         echo: prints a line; `echo(line, err=True)` one of progress.
 
     Raises:
-        CompareError: a revision is unknown or does not build.
+        CompareError: a revision is unknown or does not build, or too few pairs are to be recorded.
     """
     from gates.results.speed_records import SpeedSummary
 
     started = time.monotonic()
+    if record and pairs < compare.PAIRS:
+        raise compare.CompareError(f"--record is given with --pairs {pairs}, must be given with at least {compare.PAIRS}")
     names = compare.known(names)
     sides = [compare.build(revision, lambda line: echo(line, err=True)) for revision in (left, right)]
     out = writer("comparison", record=record)

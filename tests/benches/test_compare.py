@@ -27,6 +27,13 @@ def here() -> compare.Build:
     return compare.build(compare.HERE, print)
 
 
+def test_few_pairs_are_not_recorded() -> None:
+    """A report would show them as a smoke test."""
+    done = gates("HEAD", ".", "--pairs", "10", "--record")
+    assert done.returncode == 2
+    assert "--record is given with --pairs 10, must be given with at least 20" in done.stderr
+
+
 class TestPairs:
     """Processes in the order ABBA."""
 
