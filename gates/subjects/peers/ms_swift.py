@@ -59,7 +59,6 @@ LOSS: dict[str, tuple[Any, ...]] = {
     "parts": ("equal",),  # per_device_train_batch_size
 }
 EPS = (1e-4, float(np.float32(1e-4)), None)
-TINY = (1e-8, float(np.float32(1e-8)))
 SCORES: dict[str, tuple[Any, ...]] = {"ids_per_position": ("one",), "ignore_index": (None,)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
@@ -70,13 +69,6 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
         "eps": EPS,
         "eps_mode": ("add", None),
         "baseline": ("mean", "leave-one-out"),
-    },
-    "normalise_then_sum": {
-        "group_ddof": (1,),
-        "group_eps": TINY,
-        "batch_ddof": (1,),
-        "batch_eps": TINY,
-        "nan_rewards": ("unscored",),
     },
     "importance_weights": {"correction": ("tis", "mis"), "level": ("token",)},
     "preference_loss": {"loss": ("dpo", "hinge", "ipo")},
@@ -185,13 +177,6 @@ def group_advantages(rewards: Array, group_size: int, *, scale: str, baseline: s
     column = tensor(rewards)[:, None]
     weights = torch.ones(1, dtype=column.dtype)
     return {"advantages": compute_advantages(column, weights, group_size, estimator, scale)[0].numpy()}
-
-
-def normalise_then_sum(rewards: Array, weights: Array, group_size: int, **x: Any) -> Answer:
-    """What `compute_advantages` gives with scale_rewards gdpo."""
-    only("normalise_then_sum", CONVENTIONS["normalise_then_sum"], **x)
-    made, _ = compute_advantages(tensor(rewards), tensor(weights), group_size, scale_rewards="gdpo")
-    return {"advantages": made.numpy()}
 
 
 def importance_weights(
@@ -303,7 +288,6 @@ OPS: dict[str, Callable[..., dict[str, Any]]] = {
         policy_loss,
         policy_loss_in_parts,
         group_advantages,
-        normalise_then_sum,
         importance_weights,
         preference_loss,
         full_kl,
