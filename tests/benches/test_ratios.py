@@ -115,6 +115,7 @@ class TestRows:
         assert empty == {
             "mlx-tune",
             "areal",
+            "ms-swift",
             "openrlhf",
             "torchtune",
         }  # of the second tier formulas are judged, no speed
