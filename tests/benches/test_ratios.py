@@ -116,6 +116,7 @@ class TestRows:
             "mlx-tune",
             "areal",
             "openrlhf",
+            "skyrl",
             "torchtune",
         }  # of the second tier formulas are judged, no speed
 
