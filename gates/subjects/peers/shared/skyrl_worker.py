@@ -59,7 +59,8 @@ def conventions(setting: Mapping[str, Any]) -> dict[str, dict[str, tuple[Any, ..
         "weights": (False,),  # it makes its own of the rollout's log-probs
         **{axis: (choice,) for axis, choice in setting.items()},
     }
-    return {"policy_loss": loss, "policy_loss_in_parts": loss | {"parts": ("equal",)}}
+    in_parts = {"parts": ("equal",), "dapo_denominator": ("global", None), "lower_bound": (False,)}
+    return {"policy_loss": loss, "policy_loss_in_parts": loss | in_parts}
 
 
 def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> dict[str, Any]:
