@@ -117,6 +117,7 @@ class TestRows:
             "areal",
             "ms-swift",
             "openrlhf",
+            "skyrl",
             "torchtune",
         }  # of the second tier formulas are judged, no speed
 

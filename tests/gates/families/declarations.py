@@ -43,6 +43,7 @@ LIBRARIES = frozenset(
         "openrlhf",
         "ray",
         "rlox",
+        "skyrl",
         "swift",
         "tensordict",
         "torch",
