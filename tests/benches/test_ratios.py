@@ -118,6 +118,7 @@ class TestRows:
             "ms-swift",
             "openrlhf",
             "torchtune",
+            "unsloth-zoo",
         }  # of the second tier formulas are judged, no speed
 
     @pytest.mark.parametrize(

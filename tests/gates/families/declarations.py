@@ -47,6 +47,8 @@ LIBRARIES = frozenset(
         "tensordict",
         "torch",
         "torchtune",
+        "unsloth",
+        "unsloth_zoo",
         "transformers",
         "trl",
         "verl",
