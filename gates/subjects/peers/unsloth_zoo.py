@@ -19,6 +19,7 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 WRITTEN = tempfile.mkdtemp(prefix="unsloth-zoo-")
 atexit.register(shutil.rmtree, WRITTEN, ignore_errors=True)
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "UNSLOTH_COMPILE_LOCATION": WRITTEN}
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # as peer_torch does, which unsloth has to precede
 
 import unsloth  # noqa: F401  before TRL, which it patches
 
