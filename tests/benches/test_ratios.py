@@ -119,6 +119,7 @@ class TestRows:
             "openrlhf",
             "skyrl",
             "torchtune",
+            "unsloth-zoo",
         }  # of the second tier formulas are judged, no speed
 
     @pytest.mark.parametrize(

@@ -48,6 +48,8 @@ LIBRARIES = frozenset(
         "tensordict",
         "torch",
         "torchtune",
+        "unsloth",
+        "unsloth_zoo",
         "transformers",
         "trl",
         "verl",
