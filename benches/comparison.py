@@ -33,7 +33,9 @@ def run(left, right, *, names, pairs, seconds, floor, count, record, as_json, ec
 
     started = time.monotonic()
     if record and pairs < compare.PAIRS:
-        raise compare.CompareError(f"--record is given with --pairs {pairs}, must be given with at least {compare.PAIRS}")
+        raise compare.CompareError(
+            f"--record is given with --pairs {pairs}, must be given with at least {compare.PAIRS}"
+        )
     names = compare.known(names)
     sides = [compare.build(revision, lambda line: echo(line, err=True)) for revision in (left, right)]
     out = writer("comparison", record=record)

@@ -78,7 +78,12 @@ def list_(as_json: AsJson = False) -> None:
 @app.command("check", cls=Verb, epilog=EXAMPLES)
 def check(
     names: Names = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The quick cases without documented parameter sets, and a sample of the findings.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="The quick cases without documented parameter sets, and a sample of the findings."
+        ),
+    ] = False,
     record: Annotated[bool, typer.Option("--record", help="Keep the result under results/conformance.")] = False,
     require: Require = None,
     jobs: Jobs = 0,

@@ -212,7 +212,9 @@ def _bypass(low: float | None, high: float | None) -> dict[str, Any]:
     if SETTING.get("loss_type") != "reinforce":
         return {name: SETTING[name] for name in ("loss_type",) if name in SETTING}
     if low is not None or high is None:
-        raise NotImplementedError("verl's bypass mode truncates weights from above, and drops tokens below a lower bound")
+        raise NotImplementedError(
+            "verl's bypass mode truncates weights from above, and drops tokens below a lower bound"
+        )
     return {"loss_type": "reinforce", "rollout_is": "token", "rollout_is_threshold": 1.0 + high}
 
 
