@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).parent / "shared"))
 import numpy as np
 import torch
 from accelerate import Accelerator
-from peer_rows import absent, grid, mask_of, only, ungrid
+from peer_rows import absent, grid, mask_of, micro_batches, only, ungrid
 from peer_torch import loss_and_gradient, tensor
 from swift.rewards.orm import SoftOverlong
 from swift.rl_core.advantage import compute_advantages, expand_advantage_to_per_token
@@ -30,6 +30,7 @@ from swift.rlhf_trainers.arguments import DPOConfig, GRPOConfig
 from swift.rlhf_trainers.dpo_trainer import DPOTrainer
 from swift.rlhf_trainers.gkd_loss import jsd_loss
 from swift.rlhf_trainers.grpo_trainer import GRPOTrainer
+from trl_names import FIXED, LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,18 +39,9 @@ if TYPE_CHECKING:
     Answer = dict[str, Any]
 
 VERSIONS = {name: version(name) for name in ("ms-swift", "trl", "transformers", "torch")}
-LOSSES = {  # loss_type and importance_sampling_level by algorithm
-    "grpo": ("grpo", "token"),
-    "dapo": ("dapo", "token"),
-    "bnpo-trl": ("bnpo", "token"),
-    "dr_grpo": ("dr_grpo", "token"),
-    "gspo": ("grpo", "sequence"),
-    "gspo-token": ("grpo", "sequence_token"),
-    "cispo": ("cispo", "token"),
-    "sapo": ("sapo", "token"),
-}
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "gspo-token", "cispo", "sapo")
 LOSS: dict[str, tuple[Any, ...]] = {
-    "algorithm": tuple(LOSSES),
+    "algorithm": ALGORITHMS,
     "dapo_denominator": ("global", None),
     "cispo_bound": ("absolute", None),
     "kl_estimator": ("k3", None),
@@ -62,7 +54,7 @@ EPS = (1e-4, float(np.float32(1e-4)), None)
 SCORES: dict[str, tuple[Any, ...]] = {"ids_per_position": ("one",), "ignore_index": (None,)}
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
-    "policy_loss_in_parts": LOSS | {"algorithm": tuple(name for name in LOSSES if name != "bnpo-trl")},
+    "policy_loss_in_parts": LOSS | {"algorithm": tuple(name for name in ALGORITHMS if name != "bnpo-trl")},
     "group_advantages": {
         "scale": ("group", "batch", "none"),
         "ddof": (1, None),
@@ -75,7 +67,6 @@ CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "selective_log_softmax": SCORES,
     "selective_log_softmax_backward": SCORES,
 }
-FIXED = {"output_dir": "unused", "use_cpu": True, "bf16": False, "report_to": [], "disable_tqdm": True}
 
 
 def _trainer(kind: Any, config: Any, **attributes: Any) -> Any:
@@ -152,14 +143,11 @@ def _step(policy: Array, mask: Array, parts: list[int], x: dict[str, Any]) -> An
         "old_per_token_logps": tensor(grid(x["old"], mask)),
         "ref_per_token_logps": tensor(grid(x["reference"], mask)) if x["beta"] else None,
     }
-    ends = np.cumsum(parts)
 
     def total(logprobs: torch.Tensor) -> torch.Tensor:
         losses = torch.zeros((), dtype=logprobs.dtype)
-        for end, size in zip(ends, parts, strict=True):
-            at = slice(end - size, end)
+        for at, own in micro_batches(rows, parts):
             trainer._get_per_token_logps_and_entropies = lambda *_, at=at, **__: (logprobs[at], None)
-            own = {name: None if values is None else values[at] for name, values in rows.items()}
             batch = {
                 "model_inputs": {"input_ids": where[at]},
                 "grpo_batch": GRPOBatch(**own, num_items_in_batch=where.sum()),

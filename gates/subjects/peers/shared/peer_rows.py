@@ -5,7 +5,7 @@ It is copied next to an adapter, since Gates is not installed in a peer's enviro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,13 @@ def row_tokens(values: Array, mask: Array) -> list[Array]:
     """Return each row's tokens, of (B, T) values or of flat (N,) ones."""
     tokens = values if values.ndim == 1 else values[mask]
     return np.split(tokens, np.cumsum(mask.sum(axis=1)))[:-1]
+
+
+def micro_batches(rows: Mapping[str, Any], sizes: Sequence[int]) -> list[tuple[slice, dict[str, Any]]]:
+    """Return each micro-batch's place and its rows; None and what has no rows is in each."""
+    ends = np.cumsum(sizes)
+    places = [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return [(at, {name: v[at] if getattr(v, "ndim", 0) else v for name, v in rows.items()}) for at in places]
 
 
 def log_ratio_rows(

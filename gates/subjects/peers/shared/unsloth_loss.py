@@ -23,45 +23,24 @@ import unsloth  # noqa: F401  before TRL, which it patches
 # isort: split
 import numpy as np
 import torch
-from peer_rows import absent, grid, mask_of, only, ungrid
+from peer_rows import absent, grid, mask_of, micro_batches, only, ungrid
 from peer_torch import loss_and_gradient, tensor
 from trl import GRPOTrainer
+from trl_names import LOSSES, MODES, SHAPES
 from unsloth_zoo.rl_replacements import UnslothEfficientGRPO, grpo_compute_loss
 
 Array = np.ndarray[Any, Any]
 Answer = dict[str, Any]
-LOSSES = {  # loss_type and importance_sampling_level by algorithm
-    "grpo": ("grpo", "token"),
-    "dapo": ("dapo", "token"),
-    "bnpo-trl": ("bnpo", "token"),
-    "dr_grpo": ("dr_grpo", "token"),
-    "gspo": ("grpo", "sequence"),
-    "luspo": ("luspo", "sequence"),
-    "cispo": ("cispo", "token"),
-    "sapo": ("sapo", "token"),
-    "vespo": ("vespo", "token"),
-}
+ALGORITHMS = ("grpo", "dapo", "bnpo-trl", "dr_grpo", "gspo", "luspo", "cispo", "sapo", "vespo")
 SETTINGS_OF = {  # keywords of the loss by inputs of a case
     "epsilon_low": "epsilon_low",
     "epsilon_high": "epsilon_high",
     "delta": "delta",
-    "max_completion_length": "max_length",
-    "sapo_temperature_pos": "sapo_temperature_positive",
-    "sapo_temperature_neg": "sapo_temperature_negative",
-    "vespo_k_pos": "vespo_k_positive",
-    "vespo_lambda_pos": "vespo_lambda_positive",
-    "vespo_k_neg": "vespo_k_negative",
-    "vespo_lambda_neg": "vespo_lambda_negative",
-}
-MODES = {  # vllm_importance_sampling_mode
-    ("tis", "token"): "token_truncate",
-    ("mis", "token"): "token_mask",
-    ("tis", "seq_sum"): "sequence_truncate",
-    ("mis", "seq_sum"): "sequence_mask",
+    **SHAPES,
 }
 LOSS: dict[str, tuple[Any, ...]] = {
     "dtype": ("float32", "float64"),
-    "algorithm": tuple(LOSSES),
+    "algorithm": ALGORITHMS,
     "dapo_denominator": ("global", "trl", None),
     "cispo_bound": ("absolute", None),
     "kl_estimator": ("k3", None),
@@ -73,7 +52,7 @@ LOSS: dict[str, tuple[Any, ...]] = {
 CONVENTIONS: dict[str, dict[str, tuple[Any, ...]]] = {
     "policy_loss": LOSS,
     "policy_loss_in_parts": LOSS
-    | {"dtype": ("float32",), "algorithm": tuple(name for name in LOSSES if name != "bnpo-trl")},
+    | {"dtype": ("float32",), "algorithm": tuple(name for name in ALGORITHMS if name != "bnpo-trl")},
     "importance_weights": {"level": ("token", "seq_sum"), "nan_sampling": ("unrecorded",)},
 }
 
@@ -107,13 +86,6 @@ def _rows(mask: Array, x: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _parts(rows: dict[str, Any], parts: list[int]) -> list[tuple[slice, dict[str, Any]]]:
-    """Return each micro-batch's rows."""
-    ends = np.cumsum(parts)
-    places = [slice(end - size, end) for end, size in zip(ends, parts, strict=True)]
-    return [(at, {name: None if v is None else v[at] for name, v in rows.items()}) for at in places]
-
-
 def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | None = None, **x: Any) -> Answer:
     """`grpo_compute_loss` of one micro-batch, or of the given ones of bnpo, by autograd."""
     if x["algorithm"] == "sapo" and policy.dtype == np.float64:
@@ -125,7 +97,7 @@ def policy_loss(*, policy: Array, mask: Array | None = None, lengths: Array | No
     def total(now: torch.Tensor) -> torch.Tensor:
         losses = [
             grpo_compute_loss(new=now[at], sampling_per_token_logps=None, beta=x["beta"], **own, **keywords)[0]
-            for at, own in _parts(rows, parts)
+            for at, own in micro_batches(rows, parts)
         ]
         return torch.stack(losses).sum()
 
@@ -143,7 +115,7 @@ def policy_loss_in_parts(*, policy: Array, mask: Array, parts: list[int], **x: A
     def total(now: torch.Tensor) -> torch.Tensor:
         losses = [
             UnslothEfficientGRPO.apply(now[at], *map(own.get, order), x["beta"], None, 1, keywords)[0]
-            for at, own in _parts(rows, parts)
+            for at, own in micro_batches(rows, parts)
         ]
         return torch.stack(losses).sum()
 
