@@ -1,7 +1,7 @@
 """The forward definition of KTO's loss of labelled rows, written once over an arithmetic.
 
 The loss of a row is λ(1 − σ(±β(lr − z0))), where lr is its summed log-ratio. Source: docs/definitions.md, "Preference losses"; KTO
-(arXiv 2402.01306), eqs. 8 and 9, as TRL's KTOTrainer writes it.
+(arXiv 2402.01306), section 4, as TRL's KTOTrainer writes it.
 """
 
 from __future__ import annotations

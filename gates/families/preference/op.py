@@ -44,7 +44,7 @@ KTO_LOSS = Op(
         "desirable_weight": "λ_D",
         "undesirable_weight": "λ_U",
     },
-    source="KTO, arXiv 2402.01306, eqs. 8 and 9",
+    source="KTO, arXiv 2402.01306, section 4",
     formula="λ_D(1 − σ(β(lr − z0))) or λ_U(1 − σ(β(z0 − lr))), z0 = max(0, mean of mismatched lr), a constant",
     oracle=preference.kto_loss,
     textbook=kto.kto_loss,

@@ -206,7 +206,7 @@ def kto_loss(
     Raises:
         ValueError: shapes that do not fit, or no mismatched log-ratio.
 
-    Source: KTO (arXiv 2402.01306), eqs. 8 and 9; docs/definitions.md, "Preference losses": z0 is estimated from mismatched pairs and detached.
+    Source: KTO (arXiv 2402.01306), section 4; docs/definitions.md, "Preference losses": z0 is estimated from mismatched pairs and detached.
     """
     positive("beta", beta)
     up = number("desirable_weight", desirable_weight, least=0)

@@ -144,7 +144,7 @@ def kto_anchor(mismatched: Floats) -> float:
 
 
 def kto(log_ratio: Floats, anchor: float, beta: float, sign: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """The loss l = lambda (1 - sigma(z)), z = sign beta (lr - z0), sign 1 if desirable, else -1. KTO (arXiv 2402.01306), eqs. 8 and 9.
+    """The loss l = lambda (1 - sigma(z)), z = sign beta (lr - z0), sign 1 if desirable, else -1. KTO (arXiv 2402.01306), section 4.
 
     With its derivative by the row's log-ratio: -sign lambda beta sigma(z) sigma(-z).
     """
