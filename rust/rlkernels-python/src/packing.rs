@@ -3,7 +3,7 @@
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use rlkernels::packing::{self as core, OverLong, pack_pieces};
+use rlkernels::packing::{self as core, OverLong};
 
 use crate::detach::detach_if_large;
 use crate::errors::value_error;
@@ -32,28 +32,25 @@ pub(crate) fn pack_sequences<'py>(
         ..SHORT => PyArray1::from_slice(py, &values),
         _ => PyArray1::from_vec(py, values),
     };
-    if over_long == OverLong::Split {
-        let pieces = detach_if_large(py, lengths.len(), || {
-            pack_pieces(lengths, max_length, strategy)
-        })
-        .map_err(value_error)?;
-        return (
-            given(pieces.indices),
-            given(pieces.offsets),
-            pieces.efficiency,
-            given(pieces.starts),
-            given(pieces.sizes),
-        )
-            .into_pyobject(py);
-    }
     let packing = detach_if_large(py, lengths.len(), || {
         core::pack_sequences(lengths, max_length, strategy, over_long)
     })
     .map_err(value_error)?;
-    (
+    let bins = (
         given(packing.indices),
         given(packing.offsets),
         packing.efficiency,
+    );
+    if over_long != OverLong::Split {
+        return bins.into_pyobject(py);
+    }
+    let (indices, offsets, efficiency) = bins;
+    (
+        indices,
+        offsets,
+        efficiency,
+        given(packing.starts),
+        given(packing.sizes),
     )
         .into_pyobject(py)
 }

@@ -365,3 +365,51 @@ pub(crate) fn same_length(
         })
     }
 }
+
+/// Checks that `argument` is at least `least`.
+pub(crate) fn at_least(argument: &'static str, found: i64, least: i64) -> Result<()> {
+    if found >= least {
+        return Ok(());
+    }
+    Err(Error::TooSmall {
+        argument,
+        found,
+        least,
+    })
+}
+
+/// Checks that `argument` has at most `most` elements.
+pub(crate) fn at_most(argument: &'static str, found: usize, most: usize) -> Result<()> {
+    if found <= most {
+        return Ok(());
+    }
+    Err(Error::TooMany {
+        argument,
+        found,
+        most,
+    })
+}
+
+/// Checks that all `lengths` are between 0 and `most`, which `limit` sets; `i64::MAX` is no limit.
+pub(crate) fn lengths_within(lengths: &[i64], most: i64, limit: &'static str) -> Result<()> {
+    let is_wrong = |n: &i64| !(0..=most).contains(n);
+    // Without a branch per element; the wrong one is searched only where there is one.
+    if !lengths.iter().fold(false, |any, n| any | is_wrong(n)) {
+        return Ok(());
+    }
+    let index = lengths.iter().position(is_wrong).unwrap_or_default();
+    let found = lengths[index];
+    Err(match most {
+        i64::MAX => Error::Negative {
+            argument: "lengths",
+            index,
+            found,
+        },
+        _ => Error::Length {
+            index,
+            found,
+            most,
+            limit,
+        },
+    })
+}

@@ -1,6 +1,6 @@
 //! Which slots of a log-probability array are tokens, and to which sequence they belong.
 
-use crate::error::same_length;
+use crate::error::{lengths_within, same_length};
 use crate::isa::{Kernel, Simd, dispatch};
 use crate::{Error, Result};
 
@@ -174,20 +174,13 @@ impl<'a> Rows<'a> {
                     Valid::All => Ok(()),
                     Valid::Mask(mask) => same_length("mask", mask.len(), slots, "`policy`"),
                     Valid::Prefix(lengths) => {
-                        if lengths.len() != rows {
-                            return Err(Error::LengthMismatch {
-                                argument: "lengths",
-                                found: lengths.len(),
-                                expected: rows,
-                                like: "the rows of `policy`",
-                            });
-                        }
-                        within(lengths, width, "the slots of a row")
+                        same_length("lengths", lengths.len(), rows, "the rows of `policy`")?;
+                        lengths_within(lengths, width as i64, "the slots of a row")
                     }
                 }
             }
             Self::Ragged(lengths) => {
-                within(lengths, slots, "the number of tokens")?;
+                lengths_within(lengths, slots as i64, "the number of tokens")?;
                 let found: i128 = lengths.iter().map(|&n| i128::from(n)).sum();
                 if usize::try_from(found) == Ok(slots) {
                     Ok(())
@@ -245,19 +238,6 @@ impl<'a> Rows<'a> {
             counted.push(CountedRow { row, tokens });
         }
         counted
-    }
-}
-
-fn within(lengths: &[i64], most: usize, limit: &'static str) -> Result<()> {
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
-    match lengths.iter().position(|&n| n < 0 || n > most) {
-        None => Ok(()),
-        Some(index) => Err(Error::Length {
-            index,
-            found: lengths[index],
-            most,
-            limit,
-        }),
     }
 }
 

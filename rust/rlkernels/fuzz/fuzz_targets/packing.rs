@@ -2,7 +2,7 @@
 
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
-use rlkernels::packing::{OverLong, Strategy, pack_pieces, pack_sequences};
+use rlkernels::packing::{OverLong, Strategy, pack_sequences};
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -31,7 +31,7 @@ fuzz_target!(|input: Input| {
     };
     if max_length >= 1 && lengths.iter().all(|&n| (0..1 << 20).contains(&(n / max_length))) {
         for strategy in Strategy::ALL {
-            let Ok(pieces) = pack_pieces(&lengths, max_length, strategy) else {
+            let Ok(pieces) = pack_sequences(&lengths, max_length, strategy, OverLong::Split) else {
                 continue;
             };
             let mut tokens = vec![0; lengths.len()];

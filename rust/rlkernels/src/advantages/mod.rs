@@ -15,6 +15,7 @@ pub use convention::{Baseline, Convention, EpsMode, Scale};
 pub use gae::{Episodes, gae};
 pub use multi_reward::{Stages, normalise_then_sum};
 
+use crate::error::at_least;
 use crate::isa::{F64_LANES, dispatch};
 use crate::parallel::for_each;
 use crate::{Error, Float, Result};
@@ -118,13 +119,7 @@ fn check_ddof(argument: &'static str, found: i64) -> Result<()> {
 }
 
 fn check_size(rewards: usize, group_size: i64) -> Result<usize> {
-    if group_size < 1 {
-        return Err(Error::TooSmall {
-            argument: "group_size",
-            found: group_size,
-            least: 1,
-        });
-    }
+    at_least("group_size", group_size, 1)?;
     if rewards == 0 {
         return Err(Error::Empty {
             argument: "rewards",

@@ -3,16 +3,33 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::{Packing, Strategy, efficiency, order};
+
+/// Packs lengths, cut to `max_length`, by a decreasing fit.
+pub(super) fn pack(lengths: &[i64], max_length: u64, strategy: Strategy) -> Packing {
+    let (order, runs) = order::from_long_to_short(lengths, max_length);
+    let is_best = strategy == Strategy::BestFitDecreasing;
+    let (steps, bins) = decreasing(&runs, max_length, is_best);
+    let (indices, offsets) = by_bin(&order, &steps, bins);
+    let tokens = runs
+        .iter()
+        .map(|&(length, count)| u128::from(length) * u128::from(count))
+        .sum();
+    Packing {
+        indices,
+        offsets,
+        efficiency: efficiency(tokens, bins, max_length),
+        starts: Vec::new(),
+        sizes: Vec::new(),
+    }
+}
+
 /// (bin, number of sequences) for the sequences from long to short, and the number of bins.
 ///
 /// A run of equal lengths fills each bin that it takes, so the bin waits until a shorter run fits into its room. Of the
 /// bins that fit, best fit takes the fullest: those that waited until now are fuller than those that fitted before, so a
 /// stack is sorted. First fit takes the first of a heap.
-pub(super) fn decreasing(
-    runs: &[(u64, u32)],
-    max_length: u64,
-    is_best: bool,
-) -> (Vec<(u32, u32)>, usize) {
+fn decreasing(runs: &[(u64, u32)], max_length: u64, is_best: bool) -> (Vec<(u32, u32)>, usize) {
     let turn_of = turns(runs, max_length);
     let mut steps = Vec::with_capacity(2 * runs.len());
     let mut bins: Vec<(u64, u32)> = Vec::with_capacity(runs.len()); // room, and the next that waits for the same run
@@ -76,7 +93,7 @@ fn turns(runs: &[(u64, u32)], max_length: u64) -> impl Fn(u64) -> usize {
 }
 
 /// The sequences bin after bin, each in the order of placement, and where each bin starts.
-pub(super) fn by_bin(order: &[u32], steps: &[(u32, u32)], bins: usize) -> (Vec<i64>, Vec<i64>) {
+fn by_bin(order: &[u32], steps: &[(u32, u32)], bins: usize) -> (Vec<i64>, Vec<i64>) {
     let mut ends = vec![0u32; bins + 1];
     for &(bin, count) in steps {
         ends[bin as usize + 1] += count;

@@ -6,25 +6,31 @@ mod order;
 mod pieces;
 
 pub use choice::{OverLong, Strategy};
-pub use pieces::{Pieces, pack_pieces};
 
+use crate::error::{at_least, at_most, lengths_within};
 use crate::{Error, Result};
 
-/// Which sequences go into which bin: bin `b` holds `indices[offsets[b]..offsets[b + 1]]`.
+/// Which sequences, or pieces of sequences, go into which bin: bin `b` holds the pieces `offsets[b]..offsets[b + 1]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packing {
-    /// A permutation of `0..n`, bin after bin; inside a bin in the order of placement (longest first).
+    /// The sequence of each piece, bin after bin; a decreasing fit has the longest of a bin first.
     pub indices: Vec<i64>,
     /// Where each bin starts, and the end: one element more than there are bins, the first 0.
     pub offsets: Vec<i64>,
     /// The tokens kept over the room of all bins, in [0, 1]; 1 where there are no bins.
     pub efficiency: f64,
+    /// With [`OverLong::Split`] where each piece starts in its sequence, else empty.
+    pub starts: Vec<i64>,
+    /// With [`OverLong::Split`] the tokens of each piece, at least one; else empty.
+    pub sizes: Vec<i64>,
 }
 
-/// Packs sequences: longest first, each into the bin that the strategy names; O(n log n).
+/// Packs sequences into the bins that the strategy names; O(n log n).
 ///
-/// `lengths` (n) and `max_length` are in tokens. Equal lengths keep their original order. A sequence of length 0 takes
-/// no room: it goes into the first bin (first-fit) or into the fullest (best-fit), and opens one only if there is none.
+/// `lengths` (n) and `max_length` are in tokens. A decreasing fit takes the longest first, equal lengths in their order.
+/// A sequence of length 0 takes no room: it goes into the first bin (first-fit) or into the fullest (best-fit), and opens
+/// one only if there is none. [`OverLong::Split`] gives it no piece, cuts the others after every `max_length` tokens and
+/// packs the pieces as sequences (TRL's `bfd_split`, `wrapped`).
 ///
 /// ```
 /// use rlkernels::packing::{OverLong, Strategy, pack_sequences};
@@ -32,47 +38,44 @@ pub struct Packing {
 /// // Bins of 7: 5, then 3 and 3 together; the 1 goes to the fullest bin with room.
 /// let packing = pack_sequences(&[5, 3, 3, 1], 7, Strategy::BestFitDecreasing, OverLong::Error)?;
 /// assert_eq!((packing.indices, packing.offsets), (vec![0, 1, 2, 3], vec![0, 1, 4]));
+///
+/// let wrapped = pack_sequences(&[3, 6], 4, Strategy::Wrapped, OverLong::Split)?;
+/// assert_eq!((wrapped.indices, wrapped.starts), (vec![0, 1, 1, 1], vec![0, 0, 1, 5]));
+/// assert_eq!((wrapped.sizes, wrapped.offsets), (vec![3, 1, 4, 1], vec![0, 2, 3, 4]));
 /// # Ok::<(), rlkernels::Error>(())
 /// ```
 ///
 /// # Errors
-/// `max_length` below 1; a length that is negative, or above `max_length` unless [`OverLong::Truncate`] is asked for,
-/// with its index and value; 2³² − 1 sequences or more; [`OverLong::Split`] or [`Strategy::Wrapped`], which
-/// [`pack_pieces`] has.
+/// `max_length` below 1; a length that is negative, or above `max_length` with [`OverLong::Error`], with its index and
+/// value; 2³² − 1 sequences or pieces or more; [`Strategy::Wrapped`] without [`OverLong::Split`].
 pub fn pack_sequences(
     lengths: &[i64],
     max_length: i64,
     strategy: Strategy,
     over_long: OverLong,
 ) -> Result<Packing> {
-    let legal = match (strategy, over_long) {
-        (Strategy::Wrapped, _) => "\"split\": strategy \"wrapped\" cuts sequences where bins end",
-        (_, OverLong::Split) => "\"error\", \"truncate\": `pack_pieces` splits",
-        _ => "",
-    };
-    if !legal.is_empty() {
+    if strategy == Strategy::Wrapped && over_long != OverLong::Split {
         return Err(Error::UnknownChoice {
             argument: "over_long",
             found: over_long.name().into(),
-            legal,
+            legal: "\"split\": strategy \"wrapped\" cuts sequences where bins end",
         });
     }
-    order::check(lengths, max_length, over_long)?;
-    let max_length = max_length as u64;
-    let (order, runs) = order::from_long_to_short(lengths, max_length);
-    let is_best = strategy == Strategy::BestFitDecreasing;
-    let (steps, bins) = fit::decreasing(&runs, max_length, is_best);
-    let (indices, offsets) = fit::by_bin(&order, &steps, bins);
-    let tokens = runs
-        .iter()
-        .map(|&(length, count)| u128::from(length) * u128::from(count))
-        .sum();
-    Ok(Packing {
-        indices,
-        efficiency: efficiency(tokens, bins, max_length),
-        offsets,
-    })
+    at_least("max_length", max_length, 1)?;
+    let longest = match over_long {
+        OverLong::Error => max_length,
+        OverLong::Truncate | OverLong::Split => i64::MAX,
+    };
+    lengths_within(lengths, longest, "`max_length`")?;
+    if over_long == OverLong::Split {
+        return pieces::pack(lengths, max_length, strategy);
+    }
+    at_most("lengths", lengths.len(), MOST)?;
+    Ok(fit::pack(lengths, max_length as u64, strategy))
 }
+
+/// The most sequences or pieces of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
+const MOST: usize = u32::MAX as usize - 1;
 
 fn efficiency(tokens: u128, bins: usize, max_length: u64) -> f64 {
     if bins == 0 {

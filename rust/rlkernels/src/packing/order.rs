@@ -1,57 +1,5 @@
 //! Sequences from long to short.
 
-use super::choice::OverLong;
-use crate::{Error, Result};
-
-/// The most sequences or pieces of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
-const MOST: usize = u32::MAX as usize - 1;
-
-pub(super) fn check_count(argument: &'static str, count: u128) -> Result<()> {
-    if count <= MOST as u128 {
-        return Ok(());
-    }
-    Err(Error::TooMany {
-        argument,
-        found: usize::try_from(count).unwrap_or(usize::MAX),
-        most: MOST,
-    })
-}
-
-/// The errors of a packing's arguments.
-pub(super) fn check(lengths: &[i64], max_length: i64, over_long: OverLong) -> Result<()> {
-    if max_length < 1 {
-        return Err(Error::TooSmall {
-            argument: "max_length",
-            found: max_length,
-            least: 1,
-        });
-    }
-    check_count("lengths", lengths.len() as u128)?;
-    let is_cut = over_long == OverLong::Truncate;
-    let most = if is_cut { i64::MAX } else { max_length };
-    let is_wrong = |n: &i64| !(0..=most).contains(n);
-    // Without a branch per element; the wrong one is searched only where there is one.
-    if !lengths.iter().fold(false, |any, n| any | is_wrong(n)) {
-        return Ok(());
-    }
-    let index = lengths.iter().position(is_wrong).unwrap_or_default();
-    let found = lengths[index];
-    Err(if is_cut {
-        Error::Negative {
-            argument: "lengths",
-            index,
-            found,
-        }
-    } else {
-        Error::Length {
-            index,
-            found,
-            most: max_length,
-            limit: "`max_length`",
-        }
-    })
-}
-
 /// The most counters of a counting sort: 2²⁰ of 32 bits are 4 MB.
 const MOST_COUNTERS: u64 = 1 << 20;
 

@@ -3,6 +3,7 @@
 use super::algorithm::Convention;
 use super::facts::Aggregation;
 use super::parameters::{DapoDenominator, given, positive};
+use crate::error::at_least;
 use crate::rows::CountedRow;
 use crate::{Error, Result};
 
@@ -81,12 +82,6 @@ fn block_weights(
 /// A whole number that must be given and be at least 1.
 fn whole(convention: &Convention<'_>, argument: &'static str, value: Option<i64>) -> Result<i64> {
     let found = given(convention.algorithm.name(), argument, value)?;
-    if found < 1 {
-        return Err(Error::TooSmall {
-            argument,
-            found,
-            least: 1,
-        });
-    }
+    at_least(argument, found, 1)?;
     Ok(found)
 }

@@ -24,7 +24,7 @@ pub use logits::Logits;
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::error::same_length;
+use crate::error::{at_most, same_length};
 use crate::{Error, Float, Result, parallel};
 use row::{Row, Scratch};
 use scratch::Spare;
@@ -171,13 +171,7 @@ impl<'a> Batch<'a> {
         if self.rows > 0 && self.vocabulary == 0 {
             return Err(Error::Empty { argument: "logits" });
         }
-        if self.vocabulary > u32::MAX as usize {
-            return Err(Error::TooMany {
-                argument: "a row of logits",
-                found: self.vocabulary,
-                most: u32::MAX as usize,
-            });
-        }
+        at_most("a row of logits", self.vocabulary, u32::MAX as usize)?;
         if filters.xtc_probability > 0.0 {
             let coins = self.xtc_coins.ok_or(Error::Missing {
                 argument: "xtc_coin",

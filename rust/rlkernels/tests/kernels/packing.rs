@@ -65,6 +65,39 @@ proptest! {
             prop_assert_eq!(got.efficiency, if bins == 0.0 { 1.0 } else { kept as f64 / (20.0 * bins) });
         }
     }
+
+    #[test]
+    fn split_keeps_every_token_once(lengths in prop::collection::vec(0i64..90, 0..40), most in 1i64..25) {
+        for fit in Fit::ALL {
+            let got = pack_sequences(&lengths, most, fit, OverLong::Split).unwrap();
+            let mut seen: Vec<Vec<i64>> = lengths.iter().map(|_| Vec::new()).collect();
+            for ((&index, &start), &size) in got.indices.iter().zip(&got.starts).zip(&got.sizes) {
+                prop_assert!(size >= 1);
+                seen[index as usize].extend(start..start + size);
+            }
+            for (tokens, &length) in seen.iter_mut().zip(&lengths) {
+                tokens.sort_unstable();
+                prop_assert!(tokens.iter().copied().eq(0..length));
+            }
+            let fills: Vec<i64> = got.offsets.windows(2).map(|w| got.sizes[w[0] as usize..w[1] as usize].iter().sum()).collect();
+            prop_assert!(fills.iter().all(|&fill| 1 <= fill && fill <= most));
+            let wrapped = fit == Fit::Wrapped;
+            prop_assert!(!wrapped || fills.iter().rev().skip(1).all(|&fill| fill == most));
+        }
+    }
+}
+
+#[test]
+fn wrapped_is_asked_for_with_split_alone() {
+    for over_long in [OverLong::Error, OverLong::Truncate] {
+        let error = pack_sequences(&[1], 8, Fit::Wrapped, over_long).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("\"split\": strategy \"wrapped\""),
+            "{error}"
+        );
+    }
 }
 
 #[test]
