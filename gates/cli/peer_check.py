@@ -6,6 +6,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,9 +60,11 @@ def judge(peer: Peer, *, quick: bool, jobs: int, seed: int = 0) -> Judged:
     """
     start, started = time.monotonic(), datetime.now(UTC).isoformat(timespec="seconds")
     known = declared.conformance(peer)
-    grades, computes, tally, path = _grades(peer, quick=quick, jobs=jobs, seed=seed)
     chosen = known.finding[:: 4 if quick else 1]
-    ran = reproduce.run_all(peer.name, chosen, jobs)
+    with ThreadPoolExecutor(1) as beside:  # a worker and the programs each import the library, for up to twenty seconds
+        running = beside.submit(reproduce.run_all, peer.name, chosen, setup.jobs(jobs))
+        grades, computes, tally, path = _grades(peer, quick=quick, jobs=jobs, seed=seed)
+        ran = running.result()
     covered = coverage.covered(peer, environments.environment(peer.name))
     versions = next((dict(hello.versions) for hello in tally.hellos.values() if hello.versions), {})
     commit, dirty = machine.commit()
