@@ -32,10 +32,13 @@ FORKS = """
 import json, os, sys, tempfile, time
 asked = json.load(sys.stdin)
 for line in asked["imports"]:
+    loaded, package = set(sys.modules), line.split()[1].partition(".")[0]
     try:
         exec(line, {})
-    except BaseException:
-        pass
+    except BaseException:  # half of the package would stay: a program that prepares its import needs none of it
+        for name in set(sys.modules) - loaded:
+            if name.partition(".")[0] == package:
+                del sys.modules[name]
 
 
 def start(program):
