@@ -3,11 +3,27 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Packing, Strategy, efficiency, order};
+use super::choice::Strategy;
+use super::order::from_long_to_short;
+
+/// Which sequences, or pieces of sequences, go into which bin: bin `b` holds the pieces `offsets[b]..offsets[b + 1]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Packing {
+    /// The sequence of each piece, bin after bin; a decreasing fit has the longest of a bin first.
+    pub indices: Vec<i64>,
+    /// Where each bin starts, and the end: one element more than there are bins, the first 0.
+    pub offsets: Vec<i64>,
+    /// The tokens kept over the room of all bins, in [0, 1]; 1 where there are no bins.
+    pub efficiency: f64,
+    /// With [`OverLong::Split`] where each piece starts in its sequence, else empty.
+    pub starts: Vec<i64>,
+    /// With [`OverLong::Split`] the tokens of each piece, at least one; else empty.
+    pub sizes: Vec<i64>,
+}
 
 /// Packs lengths, cut to `max_length`, by a decreasing fit.
 pub(super) fn pack(lengths: &[i64], max_length: u64, strategy: Strategy) -> Packing {
-    let (order, runs) = order::from_long_to_short(lengths, max_length);
+    let (order, runs) = from_long_to_short(lengths, max_length);
     let is_best = strategy == Strategy::BestFitDecreasing;
     let (steps, bins) = decreasing(&runs, max_length, is_best);
     let (indices, offsets) = by_bin(&order, &steps, bins);
@@ -22,6 +38,13 @@ pub(super) fn pack(lengths: &[i64], max_length: u64, strategy: Strategy) -> Pack
         starts: Vec::new(),
         sizes: Vec::new(),
     }
+}
+
+pub(super) fn efficiency(tokens: u128, bins: usize, max_length: u64) -> f64 {
+    if bins == 0 {
+        return 1.0;
+    }
+    tokens as f64 / (bins as u128 * u128::from(max_length)) as f64
 }
 
 /// (bin, number of sequences) for the sequences from long to short, and the number of bins.

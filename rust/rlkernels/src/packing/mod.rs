@@ -6,24 +6,10 @@ mod order;
 mod pieces;
 
 pub use choice::{OverLong, Strategy};
+pub use fit::Packing;
 
 use crate::error::{at_least, at_most, lengths_within};
 use crate::{Error, Result};
-
-/// Which sequences, or pieces of sequences, go into which bin: bin `b` holds the pieces `offsets[b]..offsets[b + 1]`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Packing {
-    /// The sequence of each piece, bin after bin; a decreasing fit has the longest of a bin first.
-    pub indices: Vec<i64>,
-    /// Where each bin starts, and the end: one element more than there are bins, the first 0.
-    pub offsets: Vec<i64>,
-    /// The tokens kept over the room of all bins, in [0, 1]; 1 where there are no bins.
-    pub efficiency: f64,
-    /// With [`OverLong::Split`] where each piece starts in its sequence, else empty.
-    pub starts: Vec<i64>,
-    /// With [`OverLong::Split`] the tokens of each piece, at least one; else empty.
-    pub sizes: Vec<i64>,
-}
 
 /// Packs sequences into the bins that the strategy names; O(n log n).
 ///
@@ -70,16 +56,6 @@ pub fn pack_sequences(
     if over_long == OverLong::Split {
         return pieces::pack(lengths, max_length, strategy);
     }
-    at_most("lengths", lengths.len(), MOST)?;
+    at_most("lengths", lengths.len(), pieces::MOST)?;
     Ok(fit::pack(lengths, max_length as u64, strategy))
-}
-
-/// The most sequences or pieces of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
-const MOST: usize = u32::MAX as usize - 1;
-
-fn efficiency(tokens: u128, bins: usize, max_length: u64) -> f64 {
-    if bins == 0 {
-        return 1.0;
-    }
-    tokens as f64 / (bins as u128 * u128::from(max_length)) as f64
 }

@@ -1,8 +1,12 @@
 //! Sequences that are cut into pieces, and the bins of the pieces.
 
-use super::{MOST, Packing, Strategy, efficiency, fit};
+use super::choice::Strategy;
+use super::fit::{self, Packing, efficiency};
 use crate::Result;
 use crate::error::at_most;
+
+/// The most sequences or pieces of one call: their numbers are kept as 32 bits, which halves the memory that is moved.
+pub(super) const MOST: usize = u32::MAX as usize - 1;
 
 /// Cuts each sequence after every `max_length` tokens, [`Strategy::Wrapped`] where bins end, and packs the pieces.
 pub(super) fn pack(lengths: &[i64], max_length: i64, strategy: Strategy) -> Result<Packing> {
