@@ -1,6 +1,7 @@
 """A peer's declaration NAME.toml and its comparison with the installed package."""
 
 import ast
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -184,6 +185,30 @@ def test_programs_run_isolated(peer: Peer, tmp_path: Path, monkeypatch: pytest.M
     assert (first.holds, first.output) == (True, "1")
     assert not second.holds
     assert "one is not two" in second.output
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs run as forks on Linux only")
+def test_half_an_import_leaves_nothing_behind(peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a failed import loaded of its package is not there for a program that prepares the import itself."""
+    monkeypatch.setenv(environments.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(environments, "peers", lambda: {"fake": peer})
+    environments.sync("fake", on_line=lambda _: None)
+    package = coverage.site_packages(environments.environment("fake")) / "half"
+    package.mkdir()
+    (package / "__init__.py").write_text("import half.part\nimport not_installed\n")
+    (package / "part.py").write_text("VALUE = 1\n")
+    program = (
+        "import sys, types\nassert 'half.part' not in sys.modules\nsys.modules['half'] = types.ModuleType('half')\n"
+        f"sys.modules['half'].__path__ = [{str(package)!r}]\nfrom half.part import VALUE\nassert VALUE == 1\n"
+    )
+    finding = declare(peer, FINDING).finding[0].model_copy(update={"repro": program})
+    other = finding.model_copy(update={"id": "fake-other"})
+
+    def alone(_: str, finding: declared.Finding) -> reproduce.Reproduced:
+        raise AssertionError(f"{finding.id} did not hold as a fork")
+
+    monkeypatch.setattr(reproduce, "run", alone)
+    assert all(outcome.holds for outcome in reproduce.run_all("fake", (finding, other), jobs=2))
 
 
 SHIPPED = {name: peer for name, peer in environments.peers().items() if peer.subject}
