@@ -15,9 +15,9 @@ pub struct Packing {
     pub offsets: Vec<i64>,
     /// The tokens kept over the room of all bins, in [0, 1]; 1 where there are no bins.
     pub efficiency: f64,
-    /// With [`OverLong::Split`] where each piece starts in its sequence, else empty.
+    /// With [`OverLong::Split`](super::OverLong::Split) where each piece starts in its sequence, else empty.
     pub starts: Vec<i64>,
-    /// With [`OverLong::Split`] the tokens of each piece, at least one; else empty.
+    /// With [`OverLong::Split`](super::OverLong::Split) the tokens of each piece, at least one; else empty.
     pub sizes: Vec<i64>,
 }
 
