@@ -57,7 +57,7 @@ def keys(module: ast.Module, value: ast.expr | None) -> set[str]:
         if isinstance(functions, ast.Name):
             functions = assigned(module, functions.id)
         assert isinstance(functions, ast.Tuple)
-        return {element.id for element in functions.elts if isinstance(element, ast.Name)}
+        return {ast.unparse(element).rpartition(".")[2] for element in functions.elts}  # "policy_loss" of trl_loss.policy_loss
     return set()
 
 
