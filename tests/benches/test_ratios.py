@@ -57,7 +57,8 @@ def keys(module: ast.Module, value: ast.expr | None) -> set[str]:
         if isinstance(functions, ast.Name):
             functions = assigned(module, functions.id)
         assert isinstance(functions, ast.Tuple)
-        return {ast.unparse(element).rpartition(".")[2] for element in functions.elts}  # "policy_loss" of trl_loss.policy_loss
+        # An op may stand in another file: trl_loss.policy_loss.
+        return {ast.unparse(element).rpartition(".")[2] for element in functions.elts}
     return set()
 
 
