@@ -227,12 +227,12 @@ def test_shipped_declarations_are_valid(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_finding_says_no_more_than_its_program_shows(name: str) -> None:
-    """At most sixty words: what was false in findings stood in long consequences, which no program asserted."""
+    """At most forty-five words: what was false in findings stood in clauses that no program asserted."""
     lengths = {
         finding.id: len(f"{finding.says} {finding.consequence}".split())
         for finding in declared.conformance(SHIPPED[name]).finding
     }
-    assert {id_: words for id_, words in lengths.items() if words > 60} == {}
+    assert {id_: words for id_, words in lengths.items() if words > 45} == {}
 
 
 CHOICES = {choice.text for words in AXES.values() for choice in words.values()}
