@@ -154,13 +154,13 @@ def entry(finding: FindingRecord, others: Sequence[str], rows: str = "") -> Iter
 
 
 def prose(finding: FindingRecord) -> str:
-    """Return what a finding says in sentences, at most sixty words."""
+    """Return what a finding says in sentences, at most 45 words."""
     return f"{finding.says} {finding.consequence}"
 
 
 def _graded(finding: FindingRecord) -> str:
     if not finding.ops and finding.grade == "correct":
-        return "none, the composition is right"
+        return "none: no judged op shows it"
     mark = MARKS.get(finding.grade, finding.grade)
     shown = ", ".join(f"`{op}`" for op in finding.ops) or "shown by its program alone"
     return f"{mark}, {shown}"
