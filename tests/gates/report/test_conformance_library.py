@@ -14,7 +14,7 @@ from gates.results.conformance_records import BlankRecord, ConformanceResults, r
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "results" / "conformance"
 FILES = sorted(FOLDER.glob("*.jsonl"))
-MOST_WORDS = 60
+MOST_WORDS = 45
 
 
 def page(*libraries: ConformanceResults) -> str:
@@ -108,7 +108,7 @@ class TestRecorded:
         anchors = re.findall(r"^#### (\S+)$", text, re.MULTILINE)
         assert sorted(anchors) == sorted(finding.id for finding in read_conformance(path).findings)
 
-    def test_the_sentences_of_a_finding_have_at_most_sixty_words(self, path: Path) -> None:
+    def test_the_sentences_of_a_finding_have_at_most_45_words(self, path: Path) -> None:
         lengths = {found.id: len(library.prose(found).split()) for found in read_conformance(path).findings}
         assert {name: words for name, words in lengths.items() if words > MOST_WORDS} == {}
 
