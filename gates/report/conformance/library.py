@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from gates.report.conformance.cells import Cell, Judged
 from gates.report.conformance.rows import ROWS, placed
 from gates.report.conformance.words import (
+    CLAIMED,
     GOOD,
     KINDS,
     MARKS,
@@ -94,6 +95,8 @@ def _of(one: Judged) -> str:
 def _findings(library: ConformanceResults, sharing: Mapping[str, Sequence[str]]) -> Iterator[str]:
     places = placed(library)
     yield "## Findings"
+    yield ""
+    yield CLAIMED
     yield ""
     if not library.findings:
         yield "None."

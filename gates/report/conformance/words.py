@@ -15,6 +15,10 @@ BIAS = (
     "Our bias: the definitions are ours, we have a trainer and kernels of our own, and we read each library's source for "
     "hours, not for years. A finding that is unfair is a bug of this report."
 )
+CLAIMED = (
+    "A finding says what its program shows, under the settings that it names. It does not say that other settings, functions or sizes "
+    "are free of it, nor that each run shows it. Where two classes fit, it has the milder one."
+)
 GOOD = ("correct", "waived")
 KINDS = {  # of findings, in the order of the report
     "bug": ("Bugs", "The code contradicts its own documentation, its name or the paper that it cites."),
