@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gates.report.conformance.words import BIAS
+from gates.report.conformance.words import BIAS, CLAIMED
 from gates.results.conformance_records import ConformanceResults
 
 
@@ -33,7 +33,7 @@ def lines(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
         "functions, and more cases find more: compare cells, not sums."
     )
     yield (
-        "- **What counts for whom.** A finding says in which use it holds: a default run, a documented option, direct calls. Only "
+        f"- **What counts for whom.** {CLAIMED} It says in which use it holds: a default run, a documented option, direct calls. Only "
         "default runs make a cell worse; the others stand beside its grade. The same departure has the same class in every library."
     )
     yield (
