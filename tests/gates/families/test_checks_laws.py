@@ -56,7 +56,7 @@ LOSS_LAWS = (
         (
             "loss.settings-act",
             "policy_loss",
-            'found["gradient"] = found["gradient"] * np.float32(1 + 1e-3 * np.random.randint(1000))',
+            'broken.calls = getattr(broken, "calls", 0) + 1; found["gradient"] *= np.float32(1 + 1e-3 * broken.calls)',
             "change without",
         ),
         ("loss.extreme-ratios-stay-numbers", "policy_loss", 'found["loss"] = np.nan', "NaN among"),
