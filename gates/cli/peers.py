@@ -141,7 +141,10 @@ def repro(
     from gates.nearest import hint
     from gates.subjects.peers import environments, reproduce
 
-    known = reproduce.known()
+    try:
+        known = reproduce.known()
+    except environments.PeerError as error:
+        raise ConfigurationError(str(error)) from None
     for id_ in ids or ():
         if id_ not in known:
             raise ConfigurationError(f"{id_!r} is no finding{hint(id_, known)}; there are {', '.join(known)}")

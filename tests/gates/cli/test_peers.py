@@ -150,6 +150,18 @@ def test_programs_are_shown_and_run(folder: Path) -> None:
     assert outcome == {"id": "fake-sign", "holds": True, "output": "-1"}
 
 
+def test_a_program_that_is_too_long_is_said_in_a_sentence(folder: Path, tmp_path: Path) -> None:
+    """Exit code 2 and the file with the reason, without a traceback."""
+    for name in ("fake.txt", "fake.py"):
+        (tmp_path / name).write_text((folder / name).read_text())
+    (tmp_path / "fake.toml").write_text(DECLARED.replace('repro = "', 'repro = "' + "0\\n" * 20))
+    done = run(tmp_path, "repro", "fake-sign")
+    assert done.returncode == ExitCode.USAGE
+    assert "fake.toml" in done.stderr
+    assert "must have at most 20" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_new_record_is_compared_with_an_old_one(folder: Path) -> None:
     """The default is the newest record; the exit code says whether anything changed."""
     newest = folder / "results" / "conformance" / "fake.jsonl"
