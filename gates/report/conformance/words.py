@@ -16,15 +16,20 @@ BIAS = (
     "hours, not for years. A finding that is unfair is a bug of this report."
 )
 CLAIMED = (
-    "A finding says what its program shows, under the settings that it names. It does not say that other settings, functions or sizes "
-    "are free of it, nor that each run shows it. Where two classes fit, it has the milder one."
+    "A finding is the case of its program. Its sentences, formulas and numbers hold there: with the settings that it names, and all "
+    "others as the program has them, else at the library's defaults. It does not say that other settings, functions, sizes or machines "
+    "are free of it or show the same, nor that each run meets it."
 )
 GOOD = ("correct", "waived")
 KINDS = {  # of findings, in the order of the report
     "bug": ("Bugs", "The code contradicts its own documentation, its name or the paper that it cites."),
-    "trap": ("Traps", "Legal defaults that surprise."),
+    "trap": (
+        "Traps",
+        "Legal defaults and settings that surprise: without effect, or with another than their name, the paper or the library's own advice "
+        "lets expect.",
+    ),
     "numeric": ("Numerics", "The formula is right; rounding, overflow or a rare input is not."),
-    "convention": ("Conventions", "Documented or legitimate choices that differ from the definition of that name."),
+    "convention": ("Conventions", "Choices that differ from the definition of that name, documented as the library's own or as good as it."),
 }
 MARKS = {
     "wrong": "**wrong**",
