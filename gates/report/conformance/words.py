@@ -18,18 +18,20 @@ BIAS = (
 CLAIMED = (
     "A finding is the case of its program. Its sentences, formulas and numbers hold there: with the settings that it names, and all "
     "others as the program has them, else at the library's defaults. It does not say that other settings, functions, sizes or machines "
-    "are free of it or show the same, nor that each run meets it."
+    "are free of it or show the same, nor that each run meets it. Where several classes fit, it has as a rule the mildest."
 )
 GOOD = ("correct", "waived")
 KINDS = {  # of findings, in the order of the report
     "bug": ("Bugs", "The code contradicts its own documentation, its name or the paper that it cites."),
     "trap": (
         "Traps",
-        "Legal defaults and settings that surprise: without effect, or with another than their name, the paper or the library's own advice "
-        "lets expect.",
+        "Legal defaults and settings that surprise: their effect is none, or not what their name, the paper or the library's advice says.",
     ),
     "numeric": ("Numerics", "The formula is right; rounding, overflow or a rare input is not."),
-    "convention": ("Conventions", "Choices that differ from the definition of that name, documented as the library's own or as good as it."),
+    "convention": (
+        "Conventions",
+        "Choices that differ from the definition of that name, documented as the library's own or as good as it.",
+    ),
 }
 MARKS = {
     "wrong": "**wrong**",
