@@ -37,6 +37,10 @@ def lines(libraries: Sequence[ConformanceResults]) -> Iterator[str]:
         "default runs make a cell worse; the others stand beside its grade. The same departure has the same class in every library."
     )
     yield (
+        "- **Refuted.** Findings are drawn by the hash of a commit, and readers who had not written them try to refute each from the "
+        "library's sources, its documentation and the papers. How many of which draw fell is in [draws.toml](conformance/draws.toml)."
+    )
+    yield (
         f"- **Where.** Definitions {definitions} ([definitions.md](../docs/definitions.md)); {days[0]} to {days[-1]}; "
         f"{machines}, {systems}, two cores, no GPU. MLX ran on Linux on the CPU: on a Mac its kernels are others, so the last "
         "digits may differ, and the formulas do not. Kernels of CUDA are not judged. The page of a library names its versions."
