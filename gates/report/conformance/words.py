@@ -25,7 +25,7 @@ KINDS = {  # of findings, in the order of the report
     "bug": ("Bugs", "The code contradicts its own documentation, its name or the paper that it cites."),
     "trap": (
         "Traps",
-        "Legal defaults and settings that surprise: their effect is none, or not what their name, the paper or the library's advice says.",
+        "Legal defaults and settings that surprise: they do nothing, or other than their name, the paper or the library's advice says.",
     ),
     "numeric": ("Numerics", "The formula is right; rounding, overflow or a rare input is not."),
     "convention": (
